@@ -1,0 +1,1 @@
+"""Make it happen: observe, decide, effect. Knows what a workflow means, not how it is written."""
