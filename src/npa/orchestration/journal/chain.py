@@ -1,0 +1,232 @@
+"""The chain of frames in a store: open, verify, refresh, append.
+
+A frame is `{n, prev, at, epoch, by, entries}`; `prev` is the SHA-256 of frame n-1's bytes and `by`
+a random tag of the writing process. A create has three outcomes: created, exists with my bytes (my
+own reply was lost), exists with other bytes (somebody else was first: read, decide again). If none
+of them could be established, the same bytes are offered again and nothing may be acted upon.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from npa.errors import JournalCorrupt, StorageError
+from npa.observation import Absent, Ambiguous, Found, Unavailable
+from npa.orchestration.journal.codec import canonical, decode, encode
+from npa.orchestration.journal.entries import Entry
+from npa.storage import Blob, CreateOutcome, Storage
+
+FOLDER = "npa-workflow/journal/"
+GENESIS_PREV = "0" * 64
+READERS = 16  # parallel GETs when a run is opened
+
+
+def key_of(n: int) -> str:
+    return f"{FOLDER}{n:010d}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame as read. `digest` is the SHA-256 of its bytes, `size` their number."""
+
+    n: int
+    prev: str
+    at: float
+    epoch: int
+    by: str
+    entries: tuple[Entry, ...]
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Somebody else wrote first; these are the frames that we had not seen."""
+
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """It could not be established whether the frame is there. Offer it again; act on nothing."""
+
+    cause: Unavailable
+
+
+AppendResult = Appended | Lost | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    frame: Frame
+    data: bytes
+
+
+class Journal:
+    """A writer's and reader's view of one run's chain. Not shared between threads."""
+
+    def __init__(self, storage: Storage, now: Callable[[], float]) -> None:
+        self._storage = storage
+        self._now = now
+        self._by = secrets.token_hex(4)
+        self._pending: _Pending | None = None
+        self.head = 0
+        self.digest = GENESIS_PREV
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def start_at(self, n: int, digest: str) -> None:
+        """Trust the chain up to frame `n` (a verified snapshot); read on from there."""
+        self.head, self.digest = n, digest
+
+    def read(self) -> tuple[Frame, ...]:
+        """All frames after the head, verified; the head moves.
+
+        Raises JournalCorrupt (torn or foreign chain) or StorageError (could not look).
+        """
+        listing = self._storage.list(FOLDER, after=key_of(self.head) if self.head else "")
+        match listing:
+            case Found(value=infos):
+                names = [i.key for i in infos]
+            case Unavailable() as cause:
+                raise _cannot_look(cause)
+            case Absent() | Ambiguous():
+                raise JournalCorrupt(f"listing the journal answered {listing!r}")
+        expected = [key_of(self.head + 1 + i) for i in range(len(names))]
+        if names != expected:
+            odd = next((a for a, b in zip(names, expected, strict=False) if a != b), "")
+            raise JournalCorrupt(f"the journal has a gap or a foreign object at {odd!r}")
+        return self._accept(self._fetch(expected))
+
+    def refresh(self) -> tuple[Frame, ...]:
+        """New frames since the head, cheaply: one look when there is nothing new.
+
+        Raises as `read`.
+        """
+        found: list[Frame] = []
+        while True:
+            match self._storage.get(key_of(self.head + 1)):
+                case Found(value=blob):
+                    found.extend(self._accept([blob.data]))
+                case Absent():
+                    return tuple(found)
+                case Unavailable() as cause:
+                    raise _cannot_look(cause)
+                case Ambiguous() as odd:
+                    raise JournalCorrupt(f"reading the journal answered {odd!r}")
+
+    def _fetch(self, keys: Sequence[str]) -> list[bytes]:
+        if len(keys) <= 2:  # noqa: PLR2004 - not worth a pool
+            return [self._bytes_of(k) for k in keys]
+        with ThreadPoolExecutor(READERS, thread_name_prefix="journal") as pool:
+            return list(pool.map(self._bytes_of, keys))
+
+    def _bytes_of(self, key: str) -> bytes:
+        match self._storage.get(key):
+            case Found(value=Blob(data=data)):
+                return data
+            case Unavailable() as cause:
+                raise _cannot_look(cause)
+            case Absent() | Ambiguous():
+                raise JournalCorrupt(f"{key} was listed but cannot be read")
+
+    def _accept(self, blobs: Iterable[bytes]) -> tuple[Frame, ...]:
+        frames: list[Frame] = []
+        for data in blobs:
+            frame = parse(data)
+            if frame.n != self.head + 1:
+                raise JournalCorrupt(f"frame {self.head + 1} calls itself {frame.n}")
+            if frame.prev != self.digest:
+                raise JournalCorrupt(f"frame {frame.n} does not follow the frame before it")
+            self.head, self.digest = frame.n, frame.digest
+            frames.append(frame)
+        return tuple(frames)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[Entry], *, epoch: int) -> AppendResult:
+        """Write one frame after the head. Raises StoreFull when there is no space.
+
+        While an earlier append is unresolved its frame is settled first, and the result is about
+        *that* frame when it turns out to be `Lost` or `Unknown`.
+        """
+        if self._pending is not None:
+            earlier = self._offer(self._pending)
+            if not isinstance(earlier, Appended):
+                return earlier
+            return Lost((earlier.frame,))
+        data = canonical(
+            {
+                "n": self.head + 1,
+                "prev": self.digest,
+                "at": round(self._now(), 3),
+                "epoch": epoch,
+                "by": self._by,
+                "entries": [encode(x) for x in entries],
+            }
+        )
+        return self._offer(_Pending(parse(data), data))
+
+    def settle(self) -> AppendResult | None:
+        """Offer an unresolved frame again; None when there is none."""
+        return self._offer(self._pending) if self._pending is not None else None
+
+    def _offer(self, pending: _Pending) -> AppendResult:
+        self._pending = pending
+        answer = self._storage.create(key_of(pending.frame.n), pending.data, durable=True)
+        match answer:
+            case CreateOutcome.CREATED | CreateOutcome.MINE:
+                self._pending = None
+                self.head, self.digest = pending.frame.n, pending.frame.digest
+                return Appended(pending.frame)
+            case CreateOutcome.OTHER:
+                self._pending = None
+                try:
+                    return Lost(self.refresh())
+                except StorageError as error:
+                    return Unknown(Unavailable("store", error.message, "journal", self._now()))
+            case Unavailable():
+                return Unknown(answer)
+
+
+def parse(data: bytes) -> Frame:
+    """Read one frame. Raises JournalCorrupt for bytes that are not exactly a frame."""
+    try:
+        raw = json.loads(data)
+        entries = tuple(decode(x) for x in raw["entries"])
+        frame = Frame(
+            n=raw["n"],
+            prev=raw["prev"],
+            at=raw["at"],
+            epoch=raw["epoch"],
+            by=raw["by"],
+            entries=entries,
+            digest=hashlib.sha256(data).hexdigest(),
+            size=len(data),
+        )
+    except JournalCorrupt:
+        raise
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise JournalCorrupt(f"a journal frame is torn or foreign: {error}") from error
+    if not isinstance(frame.n, int) or not isinstance(frame.prev, str) or not entries:
+        raise JournalCorrupt("a journal frame is torn or foreign")
+    return frame
+
+
+def _cannot_look(cause: Unavailable) -> StorageError:
+    return StorageError(
+        f"the journal cannot be read ({cause.cause}): {cause.detail}",
+        not_done="nothing was decided or launched",
+        hint="nothing is lost: the run goes on where it is once the store answers",
+        code="JOURNAL_UNAVAILABLE",
+    )

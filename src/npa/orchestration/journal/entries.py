@@ -1,0 +1,267 @@
+"""What may be written in a journal: about fifteen kinds of entry, all facts, all additive.
+
+Bodies hold plain JSON values only. No secret and no prose of a provider is ever written: a hint
+travels as a digest of its text (the text itself stays in a 0600 file on the host).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+Json = Mapping[str, object]
+
+
+class Verb(str, Enum):
+    LAUNCH = "launch"
+    CANCEL = "cancel"
+
+
+class Cause(str, Enum):
+    """Why an attempt was reserved."""
+
+    FIRST = "first"
+    RETRY = "retry"  # the payload budget pays
+    RECOVERY = "recovery"  # the infrastructure budget pays
+    RERUN = "rerun"  # an earlier success can no longer be reused
+    OPERATOR = "operator"  # a person asked for it
+
+
+class Result(str, Enum):
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"  # nothing was launched, proven
+
+
+@dataclass(frozen=True, slots=True)
+class Genesis:
+    """The seal and what it was made from. `request` is enough to rebuild the run anywhere."""
+
+    seal: str
+    parts: Json
+    request: Json
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DriverEntry:
+    """One driver is current from here on; its epoch is the number of this frame."""
+
+    host: str
+    boot: str
+    pid: int
+    start_ticks: int
+    goal: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """An attempt exists. `digests` maps member path to the hash of what it would run."""
+
+    wave: str
+    label: str
+    number: int
+    key: str
+    name: str
+    cause: Cause
+    digests: Mapping[str, str]
+    states: tuple[str, ...] = ()
+    parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """We are about to act once. `window_seconds`: how long the request may be in flight."""
+
+    key: str
+    verb: Verb
+    window_seconds: float = 0.0
+    native_id: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a launch intent: the provider's own ID, and who said so."""
+
+    key: str
+    native_id: str
+    source: str
+    adopted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A change in what the provider says of an attempt (never a mere repetition)."""
+
+    key: str
+    phase: str
+    reason: str = ""
+    members: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CancelUnverified:
+    """The finite cancellation policy is used up and the job was not seen terminal."""
+
+    key: str
+    native_id: str
+    asked: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberEnd:
+    """How one member of an attempt ended. `outputs`: (uri, size in bytes, etag) as validated."""
+
+    result: Result
+    klass: str = ""
+    code: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    rank: int | None = None
+    log_line: int | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    outputs: tuple[tuple[str, int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An attempt is over, for good. `first_failed` names the member that failed first."""
+
+    key: str
+    result: Result
+    klass: str
+    code: str
+    members: Mapping[str, MemberEnd]
+    provider: str = ""  # the provider's own last word, never rewritten
+    first_failed: str = ""
+    leftovers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision artifact was read. Valid for exactly the attempt that wrote it."""
+
+    question: str
+    value: str
+    writer_key: str
+    uri: str
+    digest: str
+    seen: str = ""
+    assumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The items of a `foreach`, as read from its manifest."""
+
+    question: str
+    items: tuple[str | int | float | bool | None, ...]
+    uri: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """A trigger's condition was seen to hold."""
+
+    path: str
+    uri: str
+    objects: int
+    polls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidated:
+    """Earlier successes of these states are no longer reused."""
+
+    states: tuple[str, ...]
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """Somebody wants the run cancelled: the goal is Cancelled from here on."""
+
+    reason: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """A person lets a run go on after its end, or accepts changed inputs (then `seal` is new)."""
+
+    reason: str
+    seal: str = ""
+    parts: Json = field(default_factory=dict)
+    request: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """The real preflight was run; `passed` and what it found, by code."""
+
+    passed: bool
+    findings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The run cannot go on by itself: why, and the command that ends the hold."""
+
+    code: str
+    reason: str
+    remedy: str
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The driver lives (at most one each 15 minutes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The run is complete. Names the last wave and the terminal state reached."""
+
+    wave: str
+    terminal: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailed:
+    code: str
+    reason: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunCancelled:
+    reason: str
+
+
+Entry = (
+    Genesis
+    | DriverEntry
+    | Reserved
+    | Intent
+    | Outcome
+    | Observed
+    | CancelUnverified
+    | Ended
+    | Decision
+    | Expansion
+    | Triggered
+    | Invalidated
+    | CancelRequested
+    | Reopened
+    | Preflight
+    | Held
+    | Heartbeat
+    | Completed
+    | RunFailed
+    | RunCancelled
+)
