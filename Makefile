@@ -1,0 +1,49 @@
+# The project's commands. `make help` lists them; the first ones to try are `make demo` and `make test`.
+# Set-up is done once and kept in .venv; a second `make` needs no network.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN_PYTEST := $(BIN)/python -m pytest
+WORKERS ?= auto
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format requirements lock bench clean
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
+
+demo: $(VENV)/.demo ## set up, then run the digits pipeline on this machine
+	@$(BIN)/npa workbench workflow submit examples/digits/pipeline.yaml --engine local
+
+test: lint ## set up, then format check, lint, types, layers and all tests but the end-to-end ones
+	@$(RUN_PYTEST) -n $(WORKERS) -m "not e2e"
+
+lint: $(VENV)/.dev ## format check, lint, types and layers
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev ## format and sort imports
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+
+requirements: $(VENV)/.dev ## each requirement's ID with the tests that prove it
+	@$(BIN)/python scripts/requirements.py
+
+lock: $(VENV)/.dev ## resolve the dependencies again and write the three locks
+	@scripts/lock.sh
+
+clean: ## remove the environment and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+# One environment, three sets: each lock holds the ones before it, so a larger set only adds.
+$(VENV)/.demo: requirements-demo.lock pyproject.toml scripts/setup.sh
+	@scripts/setup.sh requirements-demo.lock
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock pyproject.toml scripts/setup.sh
+	@scripts/setup.sh requirements-dev.lock
+	@touch $@ $(VENV)/.demo
