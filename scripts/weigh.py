@@ -1,4 +1,4 @@
-"""Measures what each dependency costs: CPU ms of its import over a bare interpreter, and MB on disk.
+"""Measures what a dependency costs: CPU ms of its import over a bare interpreter, MB on disk.
 
     python scripts/weigh.py pydantic click rich.console:rich
 
