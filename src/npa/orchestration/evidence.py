@@ -60,6 +60,7 @@ TABLE: Mapping[str, Klass] = {
     "NO_SPACE": _T,
     "TOO_MANY_FILES": _T,
     "LAUNCH_VERIFIED_ABSENT": _T,
+    "PRE_PAYLOAD_TRANSPORT": _T,
     "NODE_NOT_READY": _T,
     "PREEMPTED": _T,
     "EVICTED": _T,

@@ -15,6 +15,15 @@ from npa.orchestration.journal import entries as e
 from npa.orchestration.journal.chain import Frame
 
 
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a frame says of itself: its number, its wall-clock time, the epoch of its writer."""
+
+    n: int
+    at: float
+    epoch: int
+
+
 class Stage(Enum):
     """Where an attempt is, as far as the journal knows."""
 
@@ -131,23 +140,30 @@ class RunState:
     last_wave: str = ""
     entries: int = 0
     last_note_at: float = 0.0
+    _frame: Header = Header(0, 0.0, 0)
 
     def apply(self, frames: Iterable[Frame]) -> None:
-        """Take frames in order. Raises JournalCorrupt for what this protocol cannot have written."""
+        """Take frames in order. Raises JournalCorrupt for what this protocol never writes."""
         for frame in frames:
-            if frame.n != self.n + 1:
-                raise JournalCorrupt(f"frame {frame.n} was applied after frame {self.n}")
-            if self.driver is not None and 0 < frame.epoch < self.driver.epoch:
-                raise JournalCorrupt(
-                    f"frame {frame.n} was written by epoch {frame.epoch} after epoch "
-                    f"{self.driver.epoch} had begun"
-                )
-            self.n, self.at = frame.n, frame.at
+            self.begin(Header(frame.n, frame.at, frame.epoch))
             for entry in frame.entries:
-                self._take(entry, frame)
-                self.entries += 1
+                self.take(entry)
 
-    def _take(self, entry: e.Entry, frame: Frame) -> None:
+    def begin(self, header: Header) -> None:
+        """A new frame begins; `take` its entries next."""
+        if header.n != self.n + 1:
+            raise JournalCorrupt(f"frame {header.n} was applied after frame {self.n}")
+        if self.driver is not None and 0 < header.epoch < self.driver.epoch:
+            raise JournalCorrupt(
+                f"frame {header.n} was written by epoch {header.epoch} after epoch "
+                f"{self.driver.epoch} had begun"
+            )
+        self.n, self.at, self._frame = header.n, header.at, header
+
+    def take(self, entry: e.Entry) -> None:
+        """One entry of the frame that was begun last."""
+        self.entries += 1
+        frame = self._frame
         if self.genesis is None and not isinstance(entry, e.Genesis):
             raise JournalCorrupt("the journal does not begin with a genesis entry")
         match entry:
@@ -210,14 +226,14 @@ class RunState:
 
     # -- one method a kind that does more than note a value ----------------------------------------
 
-    def _genesis(self, entry: e.Genesis, frame: Frame) -> None:
+    def _genesis(self, entry: e.Genesis, frame: Header) -> None:
         if self.genesis is not None:
             raise JournalCorrupt("the journal has a second genesis")
         self.genesis = entry
         self.seal, self.parts, self.request = entry.seal, entry.parts, entry.request
         self.created_at = self.lifecycle_at = frame.at
 
-    def _reserved(self, entry: e.Reserved, frame: Frame) -> None:
+    def _reserved(self, entry: e.Reserved, frame: Header) -> None:
         if self.lifecycle.over:
             raise JournalCorrupt(f"attempt {entry.name} was reserved after the run's end")
         wave = self.waves.setdefault(entry.wave, Wave(entry.wave))
@@ -243,7 +259,7 @@ class RunState:
         for path in entry.digests:
             self.latest[path] = attempt
 
-    def _intent(self, entry: e.Intent, frame: Frame) -> None:
+    def _intent(self, entry: e.Intent, frame: Header) -> None:
         attempt = self._open(entry.key)
         if entry.verb is e.Verb.LAUNCH:
             if attempt.stage is not Stage.RESERVED:
@@ -265,7 +281,7 @@ class RunState:
         attempt.native_id, attempt.source = entry.native_id, entry.source
         attempt.adopted = entry.adopted
 
-    def _ended(self, entry: e.Ended, frame: Frame) -> None:
+    def _ended(self, entry: e.Ended, frame: Header) -> None:
         attempt = self._open(entry.key)
         if set(entry.members) != set(attempt.digests):
             raise JournalCorrupt(f"the end of {attempt.name} names other members than its start")
@@ -274,7 +290,7 @@ class RunState:
         del self.live[entry.key]
         self.held.pop(attempt.wave, None)
 
-    def _reopened(self, entry: e.Reopened, frame: Frame) -> None:
+    def _reopened(self, entry: e.Reopened, frame: Header) -> None:
         if entry.seal:
             self.seal, self.parts, self.request = entry.seal, entry.parts, entry.request
         self.reopened += 1
@@ -284,12 +300,12 @@ class RunState:
             wave.budget_from = len(wave.attempts)
         self._become(Lifecycle.RUNNING, frame)
 
-    def _finish(self, lifecycle: Lifecycle, frame: Frame) -> None:
+    def _finish(self, lifecycle: Lifecycle, frame: Header) -> None:
         if self.lifecycle.over:
             raise JournalCorrupt(f"the run ended twice (frame {frame.n})")
         self._become(lifecycle, frame)
 
-    def _become(self, lifecycle: Lifecycle, frame: Frame) -> None:
+    def _become(self, lifecycle: Lifecycle, frame: Header) -> None:
         self.lifecycle, self.lifecycle_at = lifecycle, frame.at
 
     def _open(self, key: str) -> Attempt:
@@ -311,7 +327,9 @@ class RunState:
     def charged(self, wave: Wave, klass: str) -> int:
         """How many attempts of `wave` count against the budget of `klass`."""
         return sum(
-            1 for a in wave.attempts[wave.budget_from :] if a.end is not None and a.end.klass == klass
+            1
+            for a in wave.attempts[wave.budget_from :]
+            if a.end is not None and a.end.klass == klass
         )
 
     def failures_of(self, wave: Wave, path: str, klass: str) -> int:

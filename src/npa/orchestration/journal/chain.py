@@ -126,7 +126,7 @@ class Journal:
                     raise JournalCorrupt(f"reading the journal answered {odd!r}")
 
     def _fetch(self, keys: Sequence[str]) -> list[bytes]:
-        if len(keys) <= 2:  # noqa: PLR2004 - not worth a pool
+        if len(keys) <= 2:
             return [self._bytes_of(k) for k in keys]
         with ThreadPoolExecutor(READERS, thread_name_prefix="journal") as pool:
             return list(pool.map(self._bytes_of, keys))
@@ -152,10 +152,14 @@ class Journal:
             frames.append(frame)
         return tuple(frames)
 
+    def stamp(self) -> float:
+        """The present wall-clock time as frames carry it (milliseconds)."""
+        return round(self._now(), 3)
+
     # -- writing ---------------------------------------------------------------------------------
 
-    def append(self, entries: Sequence[Entry], *, epoch: int) -> AppendResult:
-        """Write one frame after the head. Raises StoreFull when there is no space.
+    def append(self, entries: Sequence[Entry], *, epoch: int, at: float = 0.0) -> AppendResult:
+        """Write one frame after the head, stamped `at` (now). Raises StoreFull: no space.
 
         While an earlier append is unresolved its frame is settled first, and the result is about
         *that* frame when it turns out to be `Lost` or `Unknown`.
@@ -169,7 +173,7 @@ class Journal:
             {
                 "n": self.head + 1,
                 "prev": self.digest,
-                "at": round(self._now(), 3),
+                "at": at or self.stamp(),
                 "epoch": epoch,
                 "by": self._by,
                 "entries": [encode(x) for x in entries],

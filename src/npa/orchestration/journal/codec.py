@@ -8,7 +8,7 @@ that is an error, never skipped.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from enum import Enum
 from typing import Any
@@ -42,7 +42,11 @@ _NAME_OF = {cls: name for name, cls in KINDS.items()}
 _FIELDS: Mapping[type[Any], tuple[Field[Any], ...]] = {
     cls: fields(cls) for cls in (*KINDS.values(), e.MemberEnd)
 }
-_ENUMS = {"verb": e.Verb, "cause": e.Cause, "result": e.Result}
+_ENUMS: Mapping[str, Callable[[Any], object]] = {
+    "verb": e.Verb,
+    "cause": e.Cause,
+    "result": e.Result,
+}
 
 
 def canonical(value: object) -> bytes:
@@ -113,7 +117,7 @@ def _build(cls: type[Any], body: object) -> Any:
 
 def _typed(cls: type[Any], name: str, value: object) -> object:
     enum = _ENUMS.get(name)
-    if enum is not None:
+    if enum is not None and cls is not e.Invalidated:
         return enum(value)
     if cls is e.Ended and name == "members":
         if not isinstance(value, dict):

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 Json = Mapping[str, object]
 
 
-class Verb(str, Enum):
+class Verb(StrEnum):
     LAUNCH = "launch"
     CANCEL = "cancel"
 
 
-class Cause(str, Enum):
+class Cause(StrEnum):
     """Why an attempt was reserved."""
 
     FIRST = "first"
@@ -28,7 +28,7 @@ class Cause(str, Enum):
     OPERATOR = "operator"  # a person asked for it
 
 
-class Result(str, Enum):
+class Result(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"

@@ -1,0 +1,106 @@
+"""The seal: what may not change in a run, hashed once at genesis and recomputed by every driver.
+
+Also the keys that follow from it: H(seal, subject, attempt, verb) is the idempotency key, the lock
+name and the suffix of the job name in one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Mapping
+from enum import Enum
+
+from npa.orchestration.journal.codec import canonical
+from npa.workflow.step import Step
+
+PLAN_VERSION = 1  # raised when the walk would name or order steps differently
+NAME_RUN_MAX = 24
+NAME_LABEL_MAX = 20
+NAME_KEY_HEX = 10
+
+
+def digest_of(value: object) -> str:
+    """SHA-256 (hex) of the canonical JSON of plain values and frozen dataclasses."""
+    return hashlib.sha256(canonical(plain(value))).hexdigest()
+
+
+def plain(value: object) -> object:
+    """Dataclasses, tuples and enums as plain JSON values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    return str(value)
+
+
+def seal_of(parts: Mapping[str, object]) -> str:
+    """The seal: one hash over its named parts."""
+    return digest_of(parts)
+
+
+def differences(sealed: Mapping[str, object], present: Mapping[str, object]) -> tuple[str, ...]:
+    """Names of the parts that differ; a part that is missing on both sides differs too."""
+    names = sorted(set(sealed) | set(present))
+    return tuple(n for n in names if sealed.get(n) is None or sealed.get(n) != present.get(n))
+
+
+def effect_key(seal: str, subject: str, attempt: int, verb: str) -> str:
+    """H(seal, subject, attempt, verb) as 64 hex digits."""
+    text = "\0".join((seal, subject, str(attempt), verb))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+_UNSAFE = re.compile(r"[^a-z0-9]+")
+
+
+def slug(text: str, length: int) -> str:
+    """Lower-case letters, digits and single dashes; begins and ends with a letter or digit."""
+    return _UNSAFE.sub("-", text.lower()).strip("-")[:length].strip("-")
+
+
+def job_name(run_id: str, label: str, key: str) -> str:
+    """`<run>-<label>-<key>`: unique by the key, valid for every provider, at most 56 characters."""
+    parts = (slug(run_id, NAME_RUN_MAX) or "run", slug(label, NAME_LABEL_MAX) or "step")
+    name = f"{parts[0]}-{parts[1]}-{key[:NAME_KEY_HEX]}"
+    return name if name[0].isalpha() else f"r{name}"
+
+
+class StepDigests:
+    """Hash of what a step would run, cached by the identity of its config mapping.
+
+    Two steps with the same digest run the same command on the same inputs with the same settings.
+    """
+
+    def __init__(self) -> None:
+        self._configs: dict[int, tuple[object, str]] = {}
+
+    def of(self, step: Step) -> str:
+        return digest_of(
+            {
+                "command": plain(step.command),
+                "profile": plain(step.profile),
+                "inputs": plain(step.inputs),
+                "outputs": plain(step.outputs),
+                "env": plain(step.env),
+                "secrets": plain(step.secrets),
+                "item": plain(step.item),
+                "checkpoint": plain(step.checkpoint),
+                "config": self._config(step),
+            }
+        )
+
+    def _config(self, step: Step) -> str:
+        known = self._configs.get(id(step.config))
+        if known is not None and known[0] is step.config:
+            return known[1]
+        digest = digest_of(step.config)
+        self._configs[id(step.config)] = (step.config, digest)
+        return digest
