@@ -1,0 +1,223 @@
+"""What a person sees while a run goes on: a live table on a terminal, plain lines elsewhere.
+
+Both are fed with successive states of the run and say what changed. The work is proportional to
+the changes, so that a run of ten thousand steps costs no more to watch than a small one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol, assert_never
+
+from npa.cli.output import Output
+from npa.orchestration.state import Attempt, RunState, Stage
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+ROWS_MAX = 12
+REFRESH_PER_SECOND = 8
+_QUIET = frozenset({"reserved", "launching", "launched", "pending", "starting"})
+_STYLE = {"succeeded": "green", "failed": "bold red", "cancelled": "yellow", "refused": "yellow"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step is now something else. `at` is epoch seconds, by the driver's clock."""
+
+    path: str
+    attempt: int
+    word: str
+    detail: str
+    at: float
+
+
+class Tracker:
+    """Compares each state of a run with the one before it."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._words: dict[str, dict[str, tuple[str, str]]] = {}
+        self._open: dict[str, Attempt] = {}
+        self.done = 0
+        self.live: dict[str, Change] = {}
+
+    def changes(self, state: RunState) -> list[Change]:
+        """What is different since the last call, oldest attempt first."""
+        for attempt in islice(state.attempts.values(), self._seen, None):
+            self._open[attempt.key] = attempt
+            self._words[attempt.key] = {}
+        self._seen = len(state.attempts)
+        found = [change for attempt in list(self._open.values()) for change in self._of(attempt)]
+        for change in found:
+            if change.word in _STYLE:
+                self.live.pop(change.path, None)
+                self.done += change.word == "succeeded"
+            else:
+                self.live[change.path] = change
+        return found
+
+    def _of(self, attempt: Attempt) -> Iterator[Change]:
+        words = self._words[attempt.key]
+        for path in attempt.members:
+            word, detail, at = describe(attempt, path)
+            if words.get(path) != (word, detail):
+                words[path] = (word, detail)
+                yield Change(path, attempt.number, word, detail, at)
+        if attempt.stage is Stage.ENDED:
+            del self._open[attempt.key], self._words[attempt.key]
+
+
+def describe(attempt: Attempt, path: str) -> tuple[str, str, float]:
+    """The word for a member of an attempt, what more is known, and since when."""
+    match attempt.stage:
+        case Stage.RESERVED:
+            return "reserved", "", attempt.reserved_at
+        case Stage.INTENDED:
+            return "launching", "", attempt.intended_at
+        case Stage.LAUNCHED:
+            word = attempt.member_phases.get(path) or attempt.phase or "launched"
+            return word, attempt.reason, attempt.intended_at
+        case Stage.ENDED:
+            return *_end_of(attempt, path), attempt.ended_at
+        case _:
+            assert_never(attempt.stage)
+
+
+def _end_of(attempt: Attempt, path: str) -> tuple[str, str]:
+    member = attempt.end.members[path] if attempt.end else None
+    if member is None:
+        return "ended", ""
+    facts = [member.code] if member.code else []
+    if member.exit_code:
+        facts.append(f"exit {member.exit_code}")
+    if member.signal:
+        facts.append(f"signal {member.signal}")
+    if member.rank:
+        facts.append(f"rank {member.rank}")
+    if not facts and member.started_at and member.ended_at:
+        facts.append(span(member.ended_at - member.started_at))
+    return member.result.value, ", ".join(facts)
+
+
+def span(seconds: float) -> str:
+    """A duration for people: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`."""
+    if seconds < 9.95:
+        return f"{max(seconds, 0):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+class Progress(Protocol):
+    """Takes each new state of the run; `note` takes a sentence about the run as a whole."""
+
+    def show(self, state: RunState) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+class PlainProgress:
+    """One line a change, for logs and pipes. In-between words are left out."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._tracker = Tracker()
+
+    def show(self, state: RunState) -> None:
+        for change in self._tracker.changes(state):
+            if change.word not in _QUIET or change.detail:
+                self._output.note(line_of(change))
+
+    def note(self, text: str) -> None:
+        self._output.note(text)
+
+
+def line_of(change: Change) -> str:
+    """`12:00:03  succeeded  train (attempt 2)  1.2 s`, the clock in UTC."""
+    clock = time.strftime("%H:%M:%S", time.gmtime(change.at))
+    again = f" (attempt {change.attempt})" if change.attempt > 1 else ""
+    return f"{clock}  {change.word:<9}  {change.path}{again}  {change.detail}".rstrip()
+
+
+class LiveProgress:
+    """A table of what runs and what ended last, redrawn in place."""
+
+    def __init__(self, run_id: str, now: Callable[[], float] = time.time) -> None:
+        self._run_id = run_id
+        self._now = now
+        self._tracker = Tracker()
+        self._ended: list[Change] = []
+        self._note = ""
+
+    def show(self, state: RunState) -> None:
+        ended = [c for c in self._tracker.changes(state) if c.word in _STYLE]
+        self._ended = (self._ended + ended)[-ROWS_MAX:]
+
+    def note(self, text: str) -> None:
+        self._note = text
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        now = self._now()
+        live = list(self._tracker.live.values())
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for heading in ("STEP", "STATE", "TIME", ""):
+            table.add_column(heading, no_wrap=heading != "", header_style="dim")
+        rows = max(ROWS_MAX - len(live), 3)
+        for change in self._ended[-rows:]:
+            table.add_row(_path(change), change.word, "", change.detail, style=_STYLE[change.word])
+        for change in live[:ROWS_MAX]:
+            table.add_row(_path(change), change.word, span(now - change.at), change.detail)
+        if len(live) > ROWS_MAX:
+            table.add_row(f"and {len(live) - ROWS_MAX} more", "", "", "")
+        return Group(Text(self._title(live), style="bold"), table)
+
+    def _title(self, live: list[Change]) -> str:
+        counts = f"{self._tracker.done} succeeded, {len(live)} live"
+        return f"{self._run_id}: {counts}" + (f" - {self._note}" if self._note else "")
+
+
+def _path(change: Change) -> str:
+    return change.path + (f" (attempt {change.attempt})" if change.attempt > 1 else "")
+
+
+@contextmanager
+def progress(output: Output, run_id: str) -> Iterator[Progress]:
+    """The right view for where stderr goes. A live view is left behind as its last picture."""
+    if not output.stderr_is_terminal:
+        yield PlainProgress(output)
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    view = LiveProgress(run_id)
+    with Live(
+        view,
+        console=Console(stderr=True),
+        refresh_per_second=REFRESH_PER_SECOND,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    ):
+        yield view
+
+
+def counts(state: RunState) -> Mapping[str, int]:
+    """How many steps are at each word now, by their latest attempt."""
+    result: dict[str, int] = {}
+    for path, attempt in state.latest.items():
+        word = describe(attempt, path)[0]
+        result[word] = result.get(word, 0) + 1
+    return result

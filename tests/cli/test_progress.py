@@ -1,0 +1,127 @@
+"""What a person sees while a run goes on: every change once, and only changes."""
+
+from __future__ import annotations
+
+import io
+from itertools import count
+
+import pytest
+
+from npa.cli.output import Output
+from npa.cli.progress import LiveProgress, PlainProgress, Tracker, progress, span
+from npa.orchestration.journal import entries as e
+from npa.orchestration.journal.chain import Frame
+from npa.orchestration.state import RunState
+
+
+class History:
+    """Feeds a state with frames of one entry, one second apart."""
+
+    def __init__(self) -> None:
+        self.state = RunState()
+        self._n = count(1)
+        self.add(e.Genesis(seal="s", parts={}, request={}))
+        self.add(e.DriverEntry(host="h", boot="b", pid=1, start_ticks=1, goal="complete"))
+
+    def add(self, *entries: e.Entry) -> None:
+        n = next(self._n)
+        self.state.apply(
+            [Frame(n=n, prev="", at=float(n), epoch=0, by="", entries=entries, digest="", size=0)]
+        )
+
+    def start(self, path: str, number: int = 1) -> str:
+        key = f"{path}-{number}"
+        self.add(
+            e.Reserved(
+                wave=path,
+                label=path,
+                number=number,
+                key=key,
+                name=key,
+                cause=e.Cause.FIRST,
+                digests={path: "d"},
+            )
+        )
+        self.add(e.Intent(key=key, verb=e.Verb.LAUNCH))
+        self.add(e.Outcome(key=key, native_id="1", source="test"))
+        self.add(e.Observed(key=key, phase="running"))
+        return key
+
+    def end(self, key: str, path: str, result: e.Result, **member: object) -> None:
+        ends = {path: e.MemberEnd(result=result, **member)}  # type: ignore[arg-type]
+        self.add(e.Ended(key=key, result=result, klass="", code="", members=ends))
+
+
+def test_each_change_is_told_once() -> None:
+    history, tracker = History(), Tracker()
+    key = history.start("train")
+    assert [(c.path, c.word) for c in tracker.changes(history.state)] == [("train", "running")]
+    assert tracker.changes(history.state) == []
+    history.end(key, "train", e.Result.SUCCEEDED, started_at=1.0, ended_at=3.0)
+    (change,) = tracker.changes(history.state)
+    assert (change.word, change.detail) == ("succeeded", "2.0 s")
+    assert tracker.changes(history.state) == []
+    assert tracker.live == {}
+    assert tracker.done == 1
+
+
+def test_plain_lines_tell_failures_with_their_reason_and_the_attempt(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    history, view = History(), PlainProgress(Output())
+    first = history.start("train")
+    history.end(first, "train", e.Result.FAILED, code="PAYLOAD_EXIT", exit_code=3, rank=1)
+    view.show(history.state)
+    second = history.start("train", 2)
+    view.show(history.state)
+    history.end(second, "train", e.Result.SUCCEEDED)
+    view.show(history.state)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        "00:00:07  failed     train  PAYLOAD_EXIT, exit 3, rank 1",
+        "00:00:09  running    train (attempt 2)",
+        "00:00:12  succeeded  train (attempt 2)",
+    ]
+
+
+def test_the_live_table_shows_what_runs_and_what_ended_last() -> None:
+    from rich.console import Console
+
+    history, view = History(), LiveProgress("r1", now=lambda: 200.0)
+    for number in range(30):
+        key = history.start(f"done-{number}")
+        history.end(key, f"done-{number}", e.Result.SUCCEEDED)
+    history.start("train")
+    view.show(history.state)
+    view.note("waiting for room")
+    stream = io.StringIO()
+    Console(file=stream, width=100).print(view)
+    text = stream.getvalue()
+    assert "r1: 30 succeeded, 1 live - waiting for room" in text
+    assert "train    running    46 s" in text
+    assert "done-29" in text
+    assert "done-1 " not in text
+    assert len(text.splitlines()) < 20
+
+
+def test_without_a_terminal_the_view_is_plain() -> None:
+    with progress(Output(), "r1") as view:
+        assert isinstance(view, PlainProgress)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0.0 s"),
+        (0.44, "0.4 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (59.6, "1 min"),
+        (185, "3 min 5 s"),
+        (3600, "1 h"),
+        (7800, "2 h 10 min"),
+    ],
+)
+def test_durations_are_written_for_people(seconds: float, text: str) -> None:
+    assert span(seconds) == text
