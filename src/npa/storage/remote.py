@@ -134,7 +134,7 @@ class RemoteBackend:
 
     def delete(self, key: str) -> None:
         try:
-            self._clients.transfer.delete(self._prefix + key)
+            self._clients.plain.delete(self._prefix + key)
         except Exception as error:
             fault = self._class(error)
             if isinstance(fault, Fault):

@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -178,16 +179,22 @@ class Store(Storage):
         return CreateOutcome.MINE
 
     def _act(self, verb: str, key: str, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except Fault as fault:
-            if fault.full:
-                raise self._full(key) from fault
-            raise StorageError(
-                f"cannot {verb} '{self._uri}{key}': {fault.cause} ({fault.detail})"
-            ) from fault
-        except Missing as missing:
-            raise StorageError(f"cannot {verb} '{self._uri}{key}': {missing.proof}") from missing
+        for turn in range(1, TRIES_MAX + 1):
+            try:
+                return act()
+            except Missing as missing:
+                raise StorageError(
+                    f"cannot {verb} '{self._uri}{key}': {missing.proof}"
+                ) from missing
+            except Fault as fault:
+                if fault.full:
+                    raise self._full(key) from fault
+                if turn == TRIES_MAX or not fault.again:
+                    raise StorageError(
+                        f"cannot {verb} '{self._uri}{key}': {fault.cause} ({fault.detail})"
+                    ) from fault
+            self._pause(turn)
+        return None
 
     def _full(self, key: str) -> StoreFull:
         return StoreFull(
@@ -230,7 +237,8 @@ def probe_conditional_create(store: Storage) -> None:
     key = f"npa-workflow/probe-{secrets.token_hex(16)}"
     first = store.create(key, b"first")
     second = store.create(key, b"second")
-    store.delete(key)
+    with suppress(StorageError):  # a role that may not delete can still keep a journal
+        store.delete(key)
     match first, second:
         case Unavailable(cause=cause), _:
             raise _unknown_fitness(store, cause)

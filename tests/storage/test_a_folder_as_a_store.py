@@ -1,0 +1,161 @@
+"""A folder as a store: whole or not at all, private, and honest about what the system refuses."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from npa.errors import StoreFull
+from npa.observation import Absent, Found, Unavailable
+from npa.storage import CreateOutcome, Store, open_store, path_to_uri
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(path_to_uri(tmp_path / "root"))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_durable_create_syncs_the_file_before_its_name_and_the_folder_after(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("j/1", b"x")  # the folder exists from here on
+    calls: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def spy_fsync(fd: int) -> None:
+        calls.append("sync folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "sync file")
+        fsync(fd)
+
+    def spy_link(source: str, target: str) -> None:
+        calls.append("link")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", spy_fsync)
+    monkeypatch.setattr(os, "link", spy_link)
+    store.create("j/2", b"x", durable=True)
+    assert calls == ["sync file", "link", "sync folder"]
+
+
+def test_finding_my_own_bytes_makes_them_durable_too(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("j/1", b"x")
+    synced: list[int] = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), fsync(fd))[1])
+    assert store.create("j/1", b"x", durable=True) is CreateOutcome.MINE
+    assert len(synced) == 3  # the temporary, then the file and the folder that were found
+
+
+@pytest.mark.parametrize("moment", ["link", "fsync"])
+def test_a_writer_killed_in_the_middle_leaves_no_object(tmp_path: Path, moment: str) -> None:
+    uri = path_to_uri(tmp_path / "root")
+    program = (
+        "import os, signal\n"
+        "from npa.storage import open_store\n"
+        f"os.{moment} = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"open_store({uri!r}).create('frame', b'half', durable=True)\n"
+    )
+    child = subprocess.run([sys.executable, "-c", program], check=False)
+    assert child.returncode == -signal.SIGKILL
+    store = open_store(uri)
+    listing = store.list()
+    assert isinstance(listing, Found)
+    assert listing.value == ()
+    assert isinstance(store.get("frame"), Absent)
+    assert store.create("frame", b"whole", durable=True) is CreateOutcome.CREATED
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("call", ["write", "fsync", "link"])
+def test_no_space_is_store_full_and_leaves_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, call: str
+) -> None:
+    def refuse(*args: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, refuse)
+        with pytest.raises(StoreFull) as caught:
+            store.create("a/frame", b"data", durable=True)
+    assert caught.value.not_done
+    assert names(tmp_path) == []
+    assert store.create("a/frame", b"data", durable=True) is CreateOutcome.CREATED
+
+
+def test_running_out_of_file_descriptors_is_unavailable(store: Store) -> None:
+    store.put("key", b"x")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        answers = [store.create("new", b"x"), store.get("key"), store.list()]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for answer in answers:
+        assert isinstance(answer, Unavailable)
+        assert answer.cause == "emfile"
+
+
+def test_an_unreadable_folder_is_unavailable_not_empty(store: Store, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root reads every folder")
+    store.put("a/b", b"x")
+    (tmp_path / "root" / "a").chmod(0)
+    try:
+        answers = [store.list(), store.get("a/b"), store.head("a/b")]
+    finally:
+        (tmp_path / "root" / "a").chmod(0o700)
+    for answer in answers:
+        assert isinstance(answer, Unavailable)
+        assert answer.cause == "forbidden"
+
+
+def test_a_failing_disk_is_unavailable_not_absent(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **named: object) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    for name in ("open", "stat", "scandir"):
+        monkeypatch.setattr(os, name, fail)
+    for answer in (store.get("a"), store.head("a"), store.list()):
+        assert isinstance(answer, Unavailable)
+        assert answer.cause == "io_error"
+
+
+def test_files_and_folders_are_private(store: Store, tmp_path: Path) -> None:
+    store.create("a/b/one", b"x", durable=True)
+    store.put("a/b/two", b"x")
+    for path in (tmp_path / "root").rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
+    assert (tmp_path / "root").stat().st_mode & 0o777 == 0o700
+
+
+def test_links_are_followed_but_not_round_in_a_circle(store: Store, tmp_path: Path) -> None:
+    store.put("run/step-1/model", b"x")
+    (tmp_path / "root" / "run" / "latest").symlink_to("step-1")
+    (tmp_path / "root" / "run" / "loop").symlink_to(".")
+    (tmp_path / "root" / "run" / "dangling").symlink_to("nowhere")
+    answer = store.list("run")
+    assert isinstance(answer, Found)
+    assert [info.key for info in answer.value] == ["run/latest/model", "run/step-1/model"]
+
+
+def test_half_written_files_are_not_listed(store: Store, tmp_path: Path) -> None:
+    store.put("a", b"x")
+    (tmp_path / "root" / "a#4711").write_bytes(b"half")
+    answer = store.list()
+    assert isinstance(answer, Found)
+    assert [info.key for info in answer.value] == ["a"]
