@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,6 +61,17 @@ class _ListPlaces:
 _Places = int | _MapPlaces | _ListPlaces
 
 
+def _spelling(name: str, keys: Container[str]) -> str | None:
+    """The key as the file spells it: as given, in snake_case, or in camelCase."""
+    if name in keys:
+        return name
+    snake = re.sub(r"(?<=[a-z])([A-Z])", lambda match: "_" + match.group(1).lower(), name)
+    if snake in keys:
+        return snake
+    camel = re.sub(r"_([a-z])", lambda match: match.group(1).upper(), name)
+    return camel if camel in keys else None
+
+
 class PositionTree:
     """Positions by path. A path that is not in the file answers for its nearest parent."""
 
@@ -80,9 +91,12 @@ class PositionTree:
         node = self._root
         key = value = node if isinstance(node, int) else node.place
         for part in path:
-            if isinstance(node, _MapPlaces) and part in node.values:
-                key = node.keys[str(part)]
-                node = node.values[str(part)]
+            if isinstance(node, _MapPlaces):
+                name = _spelling(str(part), node.values)
+                if name is None:
+                    return value, value
+                key = node.keys[name]
+                node = node.values[name]
                 value = node if isinstance(node, int) else node.place
             elif isinstance(node, _ListPlaces) and isinstance(part, int):
                 if not 0 <= part < len(node.values):
@@ -90,7 +104,7 @@ class PositionTree:
                 node = node.values[part]
                 key = value = node if isinstance(node, int) else node.place
             else:
-                return key, key
+                break
         return key, value
 
     def value(self, path: Path) -> Position | None:
@@ -118,7 +132,7 @@ class _Stop(Exception):
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
+def no_collector() -> Iterator[None]:
     """Building 100,000 objects that all live on: the cycle collector would only walk them."""
     was_on = gc.isenabled()
     gc.disable()
@@ -180,7 +194,7 @@ def parse_text(text: str, filename: str) -> Source:
     usable = False
     try:
         builder.refuse_unfit_text(text)
-        with _no_collector():
+        with no_collector():
             value, places = builder.build(text)
         usable = True
     except _Stop:

@@ -1,0 +1,149 @@
+"""What every rule is given: the workflow, the tools, the file's lines, and where to complain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+from npa.workflow.codes import Code, severity_of
+from npa.workflow.diagnostics import Diagnostic, path_text, report
+from npa.workflow.meaning import Path, State, Workflow
+from npa.workflow.suggest import Suggester
+from npa.workflow.tokens import ConfigResolution, resolve_config
+from npa.workflow.tools import Tool, Tools
+
+_LINES_SEARCHED_MAX = 2000
+
+
+class Context:
+    """One check of one workflow. Rules add to `problems` through `add` and `add_at_text`."""
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        tools: Tools,
+        overrides: Mapping[str, str],
+        broken: frozenset[str],
+        lines: Sequence[str],
+    ) -> None:
+        self.workflow = workflow
+        self.tools = tools
+        self.overrides = overrides
+        self.broken = broken
+        self.lines = lines
+        self.problems: list[Diagnostic] = []
+        self.suggest = Suggester()
+        self._tools: dict[str, Tool | None] = {}
+
+    # Complaining
+
+    def add(
+        self,
+        code: Code,
+        message: str,
+        path: Path,
+        *,
+        at_key: bool = False,
+        help: str = "",  # noqa: A002
+    ) -> None:
+        self.problems.append(
+            report(code, message, self.workflow.positions, path, at_key=at_key, help=help)
+        )
+
+    def add_at_text(
+        self,
+        code: Code,
+        message: str,
+        path: Path,
+        text: str,
+        help: str = "",  # noqa: A002
+    ) -> None:
+        """Like `add`, but points at `text` inside the value if it can be found in the file."""
+        place = self.workflow.positions.value(path) if self.workflow.positions else None
+        wanted = text.split("\n", 1)[0]
+        if place is not None and wanted:
+            first = place.line - 1
+            for number in range(first, min(first + _LINES_SEARCHED_MAX, len(self.lines))):
+                start = place.column - 1 if number == first else 0
+                column = self.lines[number].find(wanted, start)
+                if column >= 0:
+                    self.problems.append(
+                        Diagnostic(
+                            code.value,
+                            severity_of(code),
+                            message,
+                            path_text(path),
+                            number + 1,
+                            column + 1,
+                            column + 1 + len(wanted),
+                            help,
+                        )
+                    )
+                    return
+        self.add(code, message, path, help=help)
+
+    # Looking
+
+    def path(self, state: State | str, *rest: str | int) -> Path:
+        name = state if isinstance(state, str) else state.name
+        return ("states", name, *rest)
+
+    def sound_states(self) -> Iterator[State]:
+        """States whose shape was accepted."""
+        if not self.broken:
+            yield from self.workflow.states.values()
+            return
+        for name, state in self.workflow.states.items():
+            if name not in self.broken:
+                yield state
+
+    def tool(self, ref: str) -> Tool | None:
+        if ref not in self._tools:
+            self._tools[ref] = self.tools.get(ref)
+        return self._tools[ref]
+
+    @cached_property
+    def tool_names(self) -> Sequence[str]:
+        return self.tools.names()
+
+    @cached_property
+    def config(self) -> Mapping[str, object]:
+        """Config with the defaults that the used tools add."""
+        return effective_config(self.workflow, self.tools)
+
+    @cached_property
+    def sample_run(self) -> Mapping[str, object]:
+        """Values for the `run` scope that look like those of a real run."""
+        run: dict[str, object] = {"id": SAMPLE_RUN_ID, "uri": SAMPLE_RUN_URI}
+        prefix = self.config.get("prefix")
+        run["prefix"] = prefix if isinstance(prefix, str) else SAMPLE_RUN_ID
+        run = {**self.workflow.run, **run}
+        if isinstance(prefix, str) and "{{" in prefix:
+            found = resolve_config({**self.config}, run).values.get("prefix")
+            run["prefix"] = found if isinstance(found, str) and "{{" not in found else prefix
+        return run
+
+    @cached_property
+    def resolution(self) -> ConfigResolution:
+        """Config resolved with the sample run."""
+        return resolve_config(self.config, self.sample_run)
+
+    @cached_property
+    def resolved(self) -> Mapping[str, object]:
+        return self.resolution.values
+
+
+SAMPLE_RUN_ID = "sample-run-0001"
+SAMPLE_RUN_URI = "s3://sample-bucket/sample-run-0001/"
+
+
+def effective_config(workflow: Workflow, tools: Tools) -> dict[str, object]:
+    """Config plus the additive defaults of every tool that the file uses; the file wins."""
+    config: dict[str, object] = {}
+    for ref in dict.fromkeys(s.tool_ref for s in workflow.states.values() if s.tool_ref):
+        tool = tools.get(ref)
+        if tool is not None:
+            for key, value in tool.config_defaults.items():
+                config.setdefault(key, value)
+    config.update(workflow.config)
+    return config
