@@ -1,0 +1,73 @@
+"""What a walk asks for: batches of steps to run, decisions to read, items to read; and its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from npa.workflow.step import Scalar, Step
+
+
+class BatchKind(Enum):
+    SERIAL = "serial"  # one step on its own
+    GROUP = "group"  # members of a parallel group that are launched, and end, together
+    WINDOW = "window"  # one member of a parallel group in a sliding window
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Steps that may start now. `SERIAL` and `WINDOW` batches hold exactly one step."""
+
+    kind: BatchKind
+    group: str  # path of the parallel group, "" when serial
+    steps: tuple[Step, ...]
+    max_concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Decide from a measured number: JSON artifact `uri`, dotted `path` in it, `op`, `value`."""
+
+    uri: str
+    path: str
+    op: str  # one of < <= > >= == !=
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class AskDecision:
+    """The walk needs the decision written by `writer` (a step path) before it can go on.
+
+    `key` names the question within the run and is the key of the answer: `refine[2]?until`,
+    `route?next`. `uris` is the search order for the artifact (first that exists); `gates` when the
+    decision is computed from a measured number instead (the answer is then "gate:<index>" of the
+    first gate that holds, or "gate:none"). `options` are the answers that fit; any other decision
+    ends the walk with a reason.
+    """
+
+    key: str
+    writer: str
+    uris: tuple[str, ...]
+    gates: tuple[Gate, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AskItems:
+    """A `foreach` needs its items: read the JSON list (or object with `items`) at `uri`."""
+
+    key: str
+    uri: str
+    max_items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The walk is over. `reason` is empty when a terminal state was reached."""
+
+    terminal: str  # name of the terminal state, "" if none was reached
+    reason: str = ""
+
+
+Ask = Batch | AskDecision | AskItems
+Items = tuple[Scalar, ...]
