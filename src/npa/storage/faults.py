@@ -126,6 +126,8 @@ def http_refusal(text: str) -> HttpRefusal | None:
 
 def fault_of_remote(text: str, where: str) -> Fault | Missing:
     """Class what the object-store client reported. Its own text is never passed on."""
+    if "http://169.254.169.254/" in text.partition("\n")[0]:
+        return Fault("no_credentials", f"no credentials for {where}")
     refusal = http_refusal(text)
     if refusal is None:
         if text.startswith("Object at location") and "NoDataInMemory" in text:
