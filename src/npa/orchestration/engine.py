@@ -194,6 +194,8 @@ class Engine(Protocol):
     name: str
     launches_groups: bool
     """True if the members of a group are launched as one job (JobGroup), False if one by one."""
+    launch_window_seconds: float
+    """How long a launch may be in flight; after that (plus skew) an absent job stays absent."""
 
     @property
     def target(self) -> Mapping[str, str]:

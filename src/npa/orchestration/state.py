@@ -81,6 +81,10 @@ class Attempt:
     def members(self) -> tuple[str, ...]:
         return tuple(self.digests)
 
+    def state_of(self, path: str) -> str:
+        """Name of the state that the member `path` comes from."""
+        return dict(zip(self.digests, self.states, strict=False)).get(path, "")
+
     @property
     def open(self) -> bool:
         """Live or unknown: it may still cost something."""
@@ -135,7 +139,7 @@ class RunState:
     decisions: dict[str, e.Decision] = field(default_factory=dict)
     expansions: dict[str, e.Expansion] = field(default_factory=dict)
     triggers: dict[str, e.Triggered] = field(default_factory=dict)
-    stale: dict[str, int] = field(default_factory=dict)  # state -> frame of its invalidation
+    stale: dict[str, int] = field(default_factory=dict)  # step path -> frame
     reopened: int = 0
     last_wave: str = ""
     entries: int = 0
@@ -203,8 +207,8 @@ class RunState:
             case e.Triggered():
                 self.triggers[entry.path] = entry
             case e.Invalidated():
-                for state in entry.states:
-                    self.stale[state] = frame.n
+                for path in entry.paths:
+                    self.stale[path] = frame.n
             case e.CancelRequested():
                 self.cancel = self.cancel or entry
             case e.Reopened():

@@ -125,6 +125,7 @@ class MemberEnd:
     started_at: float | None = None
     ended_at: float | None = None
     outputs: tuple[tuple[str, int, str], ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +177,9 @@ class Triggered:
 
 @dataclass(frozen=True, slots=True)
 class Invalidated:
-    """Earlier successes of these states are no longer reused."""
+    """Earlier successes of these step paths are no longer reused."""
 
-    states: tuple[str, ...]
+    paths: tuple[str, ...]
     cause: str
 
 

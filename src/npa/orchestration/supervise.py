@@ -1,0 +1,412 @@
+"""Supervision of open attempts: gather what is known of each, ask `decide`, write down the step.
+
+One attempt at a time; nothing here chooses. A look at outputs or a preflight that `decide` asks for
+is made at once and the question is put again with the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from npa.observation import Absent, Found, Observation
+from npa.orchestration import decide as d
+from npa.orchestration.engine import (
+    Engine,
+    Evidence,
+    JobRef,
+    JobStatus,
+    MemberStatus,
+    Phase,
+    RoomKind,
+)
+from npa.orchestration.evidence import Klass, klass_of, strongest
+from npa.orchestration.journal import entries as e
+from npa.orchestration.outputs import OutputsSeen, look_at_outputs
+from npa.orchestration.policy import Policy
+from npa.orchestration.schedule import Scheduler
+from npa.orchestration.state import Attempt, Stage
+from npa.orchestration.tick import CancelEffect, Effect, LaunchEffect, Tick
+from npa.workflow.step import Step
+
+NOT_LOOKED = OutputsSeen(d.OutputsKind.NOT_LOOKED)
+ROUNDS_MAX = 8  # looks that one decision may ask for in one tick; more would be a loop
+
+
+@dataclass(slots=True)
+class Clocks:
+    """What one driver remembers of an attempt's times, on its own monotonic clock."""
+
+    intent: float | None = None
+    first_cancel: float | None = None
+    cancels: int = 0
+    due: float | None = None
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Looks after open attempts. One for each driver; its memory is only rhythm, never truth."""
+
+    engine: Engine
+    policy: Policy
+    scheduler: Scheduler
+    seal_equal: bool = True
+    replies: dict[str, str] = field(default_factory=dict)  # launch replies not yet written down
+    refusals: dict[str, Evidence] = field(default_factory=dict)
+    clocks: dict[str, Clocks] = field(default_factory=dict)
+    statuses: dict[str, JobStatus] = field(default_factory=dict)  # for views, by attempt key
+
+    def attend(self, tick: Tick) -> None:
+        """One pass over all open attempts."""
+        attempts = tuple(tick.state.open_attempts())
+        refs = [
+            JobRef(a.name, a.key, a.native_id or self.replies.get(a.key, ""))
+            for a in attempts
+            if a.stage is not Stage.RESERVED
+        ]
+        seen = self.engine.observe(refs) if refs else {}
+        for attempt in attempts:
+            self._attend(attempt, seen, tick)
+
+    def acted(self, effects: Sequence[Effect], mono: float) -> None:
+        """The effects of a committed frame were carried out at `mono`."""
+        for effect in effects:
+            clocks = self.clocks.setdefault(effect.key, Clocks())
+            match effect:
+                case LaunchEffect():
+                    clocks.intent = mono
+                case CancelEffect():
+                    clocks.cancels += 1
+                    clocks.first_cancel = (
+                        mono if clocks.first_cancel is None else clocks.first_cancel
+                    )
+                case _:
+                    assert_never(effect)
+
+    # -- one attempt -------------------------------------------------------------------------------
+
+    def _attend(
+        self, attempt: Attempt, seen: Mapping[str, Observation[JobStatus]], tick: Tick
+    ) -> None:
+        if attempt.stage is Stage.RESERVED:
+            observation: Observation[JobStatus] = Absent("not launched", "journal", tick.wall)
+        else:
+            observation = seen[attempt.name]
+        if isinstance(observation, Found):
+            self.statuses[attempt.key] = observation.value
+        refusal = self.refusals.get(attempt.key)
+        if refusal is not None and attempt.stage is Stage.INTENDED:
+            self._refused(attempt, refusal, tick)
+            return
+        steps = self._steps(attempt)
+        if steps is None:
+            hold = d.Hold("ORPHAN", f"`{attempt.name}` belongs to no step of this workflow")
+            tick.holds[attempt.wave] = hold
+            return
+        outputs = NOT_LOOKED
+        for _ in range(ROUNDS_MAX):
+            step = d.decide(self._situation(attempt, observation, outputs.kind, tick))
+            match step:
+                case d.LookAtOutputs():
+                    outputs = look_at_outputs(
+                        [o for s in steps for o in s.outputs], self.scheduler.artifacts
+                    )
+                case d.RunPreflight():
+                    found = [f for f in self.engine.preflight(steps) if f.blocking]
+                    tick.emit(e.Preflight(not found, tuple(f.code for f in found)))
+                case d.Adopt(native_id=native_id, source=source):
+                    adopted = attempt.key not in self.replies
+                    tick.emit(e.Outcome(attempt.key, native_id, source, adopted))
+                case _:
+                    self._take(step, attempt, steps, observation, tick)
+                    return
+        raise AssertionError(f"decide does not settle on a step for {attempt.name}")
+
+    def _steps(self, attempt: Attempt) -> tuple[Step, ...] | None:
+        known = [self.scheduler.steps.get(path) for path in attempt.members]
+        steps = tuple(s for s in known if s is not None)
+        return steps if len(steps) == len(known) else None
+
+    def _situation(
+        self,
+        attempt: Attempt,
+        observation: Observation[JobStatus],
+        outputs: d.OutputsKind,
+        tick: Tick,
+    ) -> d.Situation:
+        clocks = self._clocks(attempt, tick)
+        wave = tick.state.waves[attempt.wave]
+        since_cancel = tick.mono - clocks.first_cancel if clocks.first_cancel is not None else 0.0
+        return d.Situation(
+            goal=tick.goal,
+            superseded=False,
+            seal_equal=self.seal_equal,
+            stage=attempt.stage,
+            observation=observation,
+            outputs=outputs,
+            since_intent=tick.mono - clocks.intent if clocks.intent is not None else 0.0,
+            window=attempt.window_seconds,
+            skew=self.policy.skew_seconds,
+            deadline=self._deadline(attempt),
+            native_id=attempt.native_id or self.replies.get(attempt.key, ""),
+            cancel_why=attempt.cancel_why,
+            cancels=clocks.cancels,
+            since_cancel=since_cancel,
+            cancel_patience=self.policy.cancel_patience_seconds,
+            cancel_repeat=self.policy.cancel_repeat_seconds,
+            recoveries_left=self.policy.recoveries
+            - tick.state.charged(wave, Klass.TRANSIENT.value),
+            check=self._check(tick),
+        )
+
+    def _clocks(self, attempt: Attempt, tick: Tick) -> Clocks:
+        clocks = self.clocks.setdefault(attempt.key, Clocks())
+        if clocks.intent is None and attempt.stage is not Stage.RESERVED:
+            # an earlier driver's intent: its age by the wall clock, never less than nothing
+            clocks.intent = tick.mono - max(0.0, tick.wall - attempt.intended_at)
+        return clocks
+
+    def _deadline(self, attempt: Attempt) -> float:
+        steps = self._steps(attempt) or ()
+        own = [s.timeout_seconds for s in steps if s.timeout_seconds]
+        return max(own) if own else self.policy.max_wait_seconds
+
+    def _check(self, tick: Tick) -> d.Check:
+        known = tick.state.preflight
+        if known is None or tick.wall - known[1] > self.policy.preflight_fresh_seconds:
+            return d.Check.STALE
+        return d.Check.PASSED if known[0] else d.Check.FAILED
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _take(
+        self,
+        step: d.Step,
+        attempt: Attempt,
+        steps: Sequence[Step],
+        observation: Observation[JobStatus],
+        tick: Tick,
+    ) -> None:
+        status = observation.value if isinstance(observation, Found) else None
+        match step:
+            case d.Launch():
+                self._launch(attempt, steps, tick)
+            case d.Cancel(exact=exact, why=why):
+                tick.emit(e.Intent(attempt.key, e.Verb.CANCEL, native_id=exact.native_id, why=why))
+                tick.effects.append(CancelEffect(attempt.key, exact))
+            case d.Succeed():
+                self._end(attempt, steps, status, e.Result.SUCCEEDED, "", "", tick)
+            case d.Fail(klass=klass, code=code):
+                self._end(attempt, steps, status, e.Result.FAILED, klass.value, code, tick)
+            case d.EndCancelled():
+                self._end(
+                    attempt, steps, status, e.Result.CANCELLED, Klass.CANCELLED.value, "", tick
+                )
+            case d.EndRefused(code=code):
+                self._refused(attempt, Evidence(code, "provider"), tick)
+            case d.Wait(reason=reason, seconds=seconds):
+                self._observed(attempt, status, reason, tick)
+                tick.wait(attempt.wave, reason, self._within_deadline(attempt, seconds, tick))
+            case d.Hold(code=code):
+                if code == "CANCELLATION_UNVERIFIED" and not attempt.cancel_unverified:
+                    clocks = self._clocks(attempt, tick)
+                    tick.emit(e.CancelUnverified(attempt.key, attempt.native_id, clocks.cancels))
+                tick.holds[attempt.wave] = step
+            case d.Superseded():
+                raise AssertionError("a superseded driver does not attend")
+            case d.LookAtOutputs() | d.RunPreflight() | d.Adopt():
+                raise AssertionError("handled in the round")
+            case _:
+                assert_never(step)
+
+    def _launch(self, attempt: Attempt, steps: Sequence[Step], tick: Tick) -> None:
+        clocks = self.clocks.setdefault(attempt.key, Clocks())
+        if clocks.due is None:
+            passed = max(0.0, tick.wall - attempt.reserved_at)
+            clocks.due = tick.mono + max(0.0, self._backoff(attempt, steps) - passed)
+        if tick.mono < clocks.due:
+            tick.wait(attempt.wave, "pausing before the next attempt", clocks.due - tick.mono)
+            return
+        room = self.engine.room([*tick.chosen, *steps])
+        if room.kind is RoomKind.BUSY:
+            tick.wait_for_room(attempt.wave, room.reason, d.LATER)
+            return
+        tick.chosen.extend(steps)
+        tick.emit(e.Intent(attempt.key, e.Verb.LAUNCH, self.engine.launch_window_seconds))
+        tick.effects.append(LaunchEffect(attempt.key, tuple(steps)))
+
+    def _backoff(self, attempt: Attempt, steps: Sequence[Step]) -> float:
+        if attempt.cause is not e.Cause.RETRY and attempt.cause is not e.Cause.RECOVERY:
+            return 0.0
+        own = [s.retry.backoff_seconds for s in steps if s.retry is not None]
+        return max(own) if own else self.policy.backoff_seconds
+
+    def _within_deadline(self, attempt: Attempt, seconds: float, tick: Tick) -> float:
+        deadline = self._deadline(attempt)
+        clocks = self._clocks(attempt, tick)
+        if not deadline or clocks.intent is None:
+            return seconds
+        return min(seconds, max(0.05, deadline - (tick.mono - clocks.intent)))
+
+    def _observed(
+        self, attempt: Attempt, status: JobStatus | None, reason: str, tick: Tick
+    ) -> None:
+        if status is None:
+            return
+        members = {m.path: m.phase.value for m in status.members} if len(status.members) > 1 else {}
+        if status.phase.value == attempt.phase and members == attempt.member_phases:
+            return
+        tick.emit(e.Observed(attempt.key, status.phase.value, reason, members))
+
+    # -- ends --------------------------------------------------------------------------------------
+
+    def _refused(self, attempt: Attempt, evidence: Evidence, tick: Tick) -> None:
+        klass = klass_of(evidence.code)
+        members = {
+            p: e.MemberEnd(e.Result.REFUSED, klass.value, evidence.code) for p in attempt.members
+        }
+        tick.emit(e.Ended(attempt.key, e.Result.REFUSED, klass.value, evidence.code, members))
+        self._after(attempt, klass, exhausted=False, tick=tick)
+
+    def _end(
+        self,
+        attempt: Attempt,
+        steps: Sequence[Step],
+        status: JobStatus | None,
+        result: e.Result,
+        klass: str,
+        code: str,
+        tick: Tick,
+    ) -> None:
+        ends: dict[str, e.MemberEnd] = {}
+        said = {m.path: m for m in status.members} if status is not None else {}
+        for step in steps:
+            end = self._member_end(step, said.get(step.path), result, klass, code)
+            if end is None:
+                tick.wait(attempt.wave, "its declared outputs cannot be seen yet", d.LATER)
+                return
+            ends[step.path] = end
+        tick.emit(
+            e.Ended(
+                key=attempt.key,
+                result=result,
+                klass=klass,
+                code=code,
+                members=ends,
+                provider=status.phase.value if status is not None else "absent",
+                first_failed=_first_failed(status, ends),
+                leftovers=status.leftovers if status is not None else (),
+            )
+        )
+        self.scheduler.validated.add(attempt.key)
+        self.clocks.pop(attempt.key, None)
+        self.replies.pop(attempt.key, None)
+        self.statuses.pop(attempt.key, None)
+        if result is e.Result.FAILED:
+            exhausted = code == "INFRASTRUCTURE_RECOVERY_EXHAUSTED"
+            self._after(attempt, Klass(klass), exhausted=exhausted, tick=tick)
+
+    def _member_end(
+        self,
+        step: Step,
+        said: MemberStatus | None,
+        result: e.Result,
+        klass: str,
+        code: str,
+    ) -> e.MemberEnd | None:
+        """How one member ended; None when its outputs must be seen first and cannot be now."""
+        started = said.started_at if said is not None else None
+        ended = said.ended_at if said is not None else None
+        succeeded = result is e.Result.SUCCEEDED or (
+            said is not None and said.phase is Phase.SUCCEEDED
+        )
+        if succeeded:
+            seen = look_at_outputs(step.outputs, self.scheduler.artifacts)
+            match seen.kind:
+                case d.OutputsKind.VALID | d.OutputsKind.NONE:
+                    return e.MemberEnd(
+                        e.Result.SUCCEEDED,
+                        started_at=started,
+                        ended_at=ended,
+                        outputs=seen.records,
+                    )
+                case d.OutputsKind.UNSEEN | d.OutputsKind.NOT_LOOKED:
+                    return None
+                case d.OutputsKind.ABSENT | d.OutputsKind.MIXED:
+                    return e.MemberEnd(
+                        e.Result.FAILED,
+                        Klass.PAYLOAD.value,
+                        "DECLARED_OUTPUT_MISSING",
+                        started_at=started,
+                        ended_at=ended,
+                        missing=seen.missing,
+                    )
+                case _:
+                    assert_never(seen.kind)
+        facts = said.evidence if said is not None else ()
+        own, fact = strongest(facts)
+        explained = fact is not None and result is e.Result.FAILED and not _ours(code)
+        return e.MemberEnd(
+            result=result,
+            klass=own.value if explained else klass,
+            code=fact.code if explained and fact is not None else code,
+            exit_code=fact.exit_code if fact is not None else None,
+            signal=fact.signal if fact is not None else None,
+            rank=fact.rank if fact is not None else None,
+            log_line=fact.log_line if fact is not None else None,
+            started_at=started,
+            ended_at=ended,
+        )
+
+    def _after(self, attempt: Attempt, klass: Klass, *, exhausted: bool, tick: Tick) -> None:
+        """A successor, or nothing: then the wave has its final word."""
+        end = attempt.end
+        assert end is not None  # noqa: S101 - called right after the end was emitted
+        wave = tick.state.waves[attempt.wave]
+        again = [p for p, m in end.members.items() if m.result is not e.Result.SUCCEEDED]
+        steps = [self.scheduler.steps[p] for p in again]
+        failed = [s for s in steps if end.members[s.path].klass == Klass.PAYLOAD.value]
+        retries = min(
+            (
+                self._retries(s) + 1 - tick.state.failures_of(wave, s.path, Klass.PAYLOAD.value)
+                for s in failed
+            ),
+            default=0,
+        )
+        verdict = d.judge(
+            klass,
+            goal=tick.goal,
+            retries_left=retries,
+            recoveries_left=self.policy.recoveries + 1 - tick.state.charged(wave, klass.value),
+            exhausted=exhausted,
+        )
+        match verdict:
+            case d.Verdict.FINAL:
+                return
+            case d.Verdict.AGAIN_RETRY:
+                cause = e.Cause.RETRY
+            case d.Verdict.AGAIN_RECOVERY:
+                cause = e.Cause.RECOVERY
+            case _:
+                assert_never(verdict)
+        self.scheduler.reserve(wave.key, attempt.label, steps, cause, attempt.key, tick)
+        tick.look_again = 0.0
+
+    def _retries(self, step: Step) -> int:
+        return step.retry.payload if step.retry is not None else self.policy.retries
+
+
+def _ours(code: str) -> bool:
+    """Ends that we brought about ourselves keep our reason, whatever the process says."""
+    return code in ("DEADLINE", "INFRASTRUCTURE_RECOVERY_EXHAUSTED", "DECLARED_OUTPUT_MISSING")
+
+
+def _first_failed(status: JobStatus | None, ends: Mapping[str, e.MemberEnd]) -> str:
+    """The member that failed first and by itself (not the ones that fell with it)."""
+    failed = [p for p, m in ends.items() if m.result is e.Result.FAILED]
+    if status is None or len(ends) == 1:
+        return failed[0] if failed else ""
+    when = {m.path: m.ended_at for m in status.members if m.phase is Phase.FAILED}
+    own = [p for p in failed if p in when] or failed
+    return min(own, key=lambda p: when.get(p) or float("inf"), default="")
