@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from npa.stage import StageArtifact
+
 Arrays = Mapping[str, np.ndarray]
 CLASSES = np.arange(10)
 
@@ -20,7 +22,7 @@ CLASSES = np.arange(10)
 def pack(arrays: Arrays) -> bytes:
     """Arrays as the bytes of an .npz file."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
 
 
@@ -40,7 +42,7 @@ def predict(model: Arrays, images: np.ndarray) -> np.ndarray:
         signal = signal @ model[f"weights{layer}"] + model[f"bias{layer}"]
         if layer < layers - 1:
             signal = np.maximum(signal, 0.0)
-    return CLASSES[signal.argmax(axis=1)]
+    return np.asarray(np.argmax(signal, axis=1))
 
 
 def _vote(model: Arrays, images: np.ndarray) -> np.ndarray:
@@ -56,7 +58,7 @@ def _vote(model: Arrays, images: np.ndarray) -> np.ndarray:
         wins = margin + model["intercept"][pair] > 0
         votes[wins, a] += 1
         votes[~wins, b] += 1
-    return CLASSES[votes.argmax(axis=1)]
+    return np.asarray(np.argmax(votes, axis=1))
 
 
 def accuracy(predicted: np.ndarray, labels: np.ndarray) -> float:
@@ -79,6 +81,6 @@ def misread(part: Arrays, predicted: np.ndarray) -> list[dict[str, int]]:
     ]
 
 
-def under(prefix: Any, suffix: str) -> list[dict[str, object]]:
+def under(prefix: StageArtifact, suffix: str) -> list[dict[str, Any]]:
     """The JSON objects below `prefix` whose names end in `suffix`, in the order of their names."""
-    return [prefix.child(name).read_json() for name in prefix.list() if name.endswith(suffix)]
+    return [prefix.join(name).read_json() for name in prefix.list() if name.endswith(suffix)]

@@ -14,6 +14,7 @@ from typing import Any
 import clock
 import numpy as np
 from common import Arrays, confusion, misread, predict, unpack
+
 from npa.stage import Stage
 
 POLL_SECONDS = 0.1
@@ -82,15 +83,15 @@ def main() -> None:
     own = measure(stage.rank, stage.num_nodes, model, test)
     # The attempt is part of a shard's name: a shard of an earlier attempt must never count.
     name = "{attempt}/shard-{rank}.json"
-    shards.child(name.format(attempt=stage.attempt_id, rank=stage.rank)).write_json(
+    shards.join(name.format(attempt=stage.attempt_id, rank=stage.rank)).write_json(
         {**own, "timing": clock.times(stage)}
     )
     if stage.rank != 0:
         return
 
     def look(rank: int) -> Shard | None:
-        wanted = name.format(attempt=stage.attempt_id, rank=rank)
-        return shards.child(wanted).read_json() if wanted in shards.list() else None
+        shard = shards.join(name.format(attempt=stage.attempt_id, rank=rank))
+        return shard.read_json() if shard.exists() else None
 
     found = gather(look, stage.num_nodes, float(stage.params["shard_deadline_seconds"]))
     whole = confusion(test["labels"], predict(model, test["images"]))

@@ -125,8 +125,8 @@ def _table(axes: Axes, table: Sequence[Sequence[int]]) -> None:
                     color="#ffffff" if strong else INK,
                 )
     axes.set(xlim=(0, 10), ylim=(10, 0), aspect="equal", xlabel="read as", ylabel="is")
-    axes.set_xticks([i + 0.5 for i in range(10)], range(10))
-    axes.set_yticks([i + 0.5 for i in range(10)], range(10))
+    axes.set_xticks([i + 0.5 for i in range(10)], "0123456789")
+    axes.set_yticks([i + 0.5 for i in range(10)], "0123456789")
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)

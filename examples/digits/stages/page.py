@@ -99,7 +99,8 @@ def digit(image: Sequence[float], label: int, guesses: Sequence[int], of: int, r
     read = " or ".join(map(str, sorted(set(guesses))))
     alt = f"Image {row}: a {label}, read as {read} by {len(guesses)} of {of} models"
     return (
-        f'<figure><svg viewBox="0 0 8 8" role="img" aria-label="{alt}" fill="#11161c" shape-rendering="crispEdges">{squares}'
+        f'<figure><svg viewBox="0 0 8 8" role="img" aria-label="{alt}" fill="#11161c" '
+        f'shape-rendering="crispEdges">{squares}'
         f"</svg><figcaption>is <b>{label}</b>, read as <b>{read}</b><br>"
         f"by {len(guesses)} of {of} models</figcaption></figure>"
     )

@@ -7,12 +7,14 @@ wrote; a report that says otherwise is never published.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import figures
 import numpy as np
 import page
 from common import under, unpack
+
 from npa.stage import Stage
 
 FORMS = {"promote_checkpoint": "promoted", "loop_back_to_inner_loop": "shortfall"}
@@ -127,7 +129,7 @@ def header(facts: Json, summary: Json) -> str:
         )
     )
     return (
-        f'<header><p class="kicker">Handwritten digits, run {page.escape(facts["run"])}</p>'
+        f'<header><p class="kicker">Handwritten digits, run {escape(facts["run"])}</p>'
         f"<h1>{head}</h1><p>{text}</p>{cells}</header>"
     )
 
@@ -175,7 +177,7 @@ def models_section(facts: Json) -> str:
     return page.section(
         "How good each model is",
         f"Three plain models were trained side by side; the best of them on validation is the "
-        f"{page.escape(facts['evaluation']['best'])}. Bars are 95 % intervals: with "
+        f"{escape(facts['evaluation']['best'])}. Bars are 95 % intervals: with "
         f"{models[0]['validation_samples']} and {models[0]['test_samples']} images, differences "
         "of half a point are within chance.",
         page.figure(figures.accuracies(models, facts["threshold"])),
@@ -224,7 +226,7 @@ def classes_section(facts: Json) -> str:
         rows.append((str(digit), str(there), f"{precision:.1%}", f"{recall:.1%}", f"{balance:.3f}"))
     return page.section(
         "Digit by digit",
-        f"The refined model ({page.escape(facts['rounds'][-1]['name'])}) on the test part. "
+        f"The refined model ({escape(facts['rounds'][-1]['name'])}) on the test part. "
         "Precision: how many of those read as this digit are it. Recall: how many of this digit "
         "were found.",
         page.table(("digit", "images", "precision", "recall", "F1"), rows),
@@ -305,11 +307,11 @@ def footer(facts: Json) -> str:
     split = facts["split"]
     parts = ", ".join(f"{count} {name}" for name, count in split.items())
     return (
-        f"<footer><p>{page.escape(facts['data']['source'])}: {facts['data']['samples']} images, "
+        f"<footer><p>{escape(facts['data']['source'])}: {facts['data']['samples']} images, "
         f"split into {parts}, the same share of each digit in each part. The copy says not who "
         "wrote which digit, so one writer may be in several parts: on new writers, expect less."
         f"</p><p>Data SHA-256 <code>{facts['data']['sha256'][:16]}</code>, workflow "
-        f"<code>{page.escape(facts['workflow'])}</code>.</p></footer>"
+        f"<code>{escape(facts['workflow'])}</code>.</p></footer>"
     )
 
 
