@@ -1,0 +1,1 @@
+"""The embedded engine: jobs are detached processes of this machine under a small shim."""

@@ -1,0 +1,264 @@
+"""A look at one job, from its folder and `/proc`. Every answer is an Observation.
+
+no folder                      absent: the folder is made before anything else
+folder, no claim               sealed here and now, then absent: a late shim finds the seal
+claim of a living shim         running
+exit record                    what it says
+claim, dead shim, no record    lost: what lives of it is ended by proof, then a record is made
+anything unreadable            unavailable
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
+from npa.orchestration.engine import ExactJob, JobRef, JobStatus, MemberStatus, Phase
+from npa.orchestration.local import layout, procfs, records, verdict
+from npa.orchestration.local.procfs import Identity
+from npa.orchestration.local.records import Claim, JobFile
+
+SOURCE = "local"
+
+_CAUSES = {
+    errno.EMFILE: "TOO_MANY_FILES",
+    errno.ENFILE: "TOO_MANY_FILES",
+    errno.EACCES: "PERMISSION",
+    errno.EPERM: "PERMISSION",
+    errno.EIO: "IO_ERROR",
+    errno.ENOMEM: "NO_MEMORY",
+    errno.ENOSPC: "NO_SPACE",
+}
+
+
+@dataclass(slots=True)
+class _Orphans:
+    """Processes of a lost job under our hands: since when, and who they were."""
+
+    since: float
+    seen: dict[tuple[int, int], str] = field(default_factory=dict)
+
+
+class Observer:
+    """Looks at jobs under one root. `me` is the observing process, written into seals."""
+
+    def __init__(self, root: Path, me: Identity, host: str, clock: Callable[[], float]) -> None:
+        self._root = str(root)
+        self._me = me
+        self._host = host
+        self._clock = clock
+        self._orphans: dict[str, _Orphans] = {}
+        self.bound_to = f"{host}/{me}"
+
+    @property
+    def has_orphans(self) -> bool:
+        """True while processes of a lost job are being ended: look again soon."""
+        return bool(self._orphans)
+
+    def folder(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def look(self, ref: JobRef) -> Observation[JobStatus]:
+        try:
+            return self._look(ref)
+        except OSError as error:
+            cause = _CAUSES.get(error.errno or 0, "UNREADABLE")
+            return Unavailable(cause, str(error), SOURCE, self._clock())
+        except ValueError as error:
+            return Unavailable("GARBAGE", str(error), SOURCE, self._clock())
+
+    def _look(self, ref: JobRef) -> Observation[JobStatus]:
+        folder = self.folder(ref.name)
+        claim = records.read_claim(folder)
+        if claim is None:
+            return self._unclaimed(ref, folder)
+        job = records.read_job(folder)
+        if job is None:
+            raise ValueError(f"{ref.name} has a claim and no {layout.JOB}")
+        if claim.kind == layout.SEAL:
+            return self._absent(f"sealed by process {claim.who.pid} before any shim came")
+        native = str(claim.who)
+        if (ref.native_id and ref.native_id != native) or job.key != ref.key:
+            return Ambiguous(
+                (f"{job.key} {native}", f"{ref.key} {ref.native_id}"), SOURCE, self._clock()
+            )
+        exact = ExactJob(ref.name, native, self._clock(), self.bound_to)
+        return self._claimed(exact, folder, job, claim)
+
+    # -- nobody took it ---------------------------------------------------------------------
+
+    def _unclaimed(self, ref: JobRef, folder: str) -> Observation[JobStatus]:
+        if not os.path.isdir(folder):
+            os.stat(self._root)  # raises if the whole root cannot be seen
+            return self._no_folder(ref)
+        job = self._job_or_none(folder)
+        if job is not None and job.boot != self._me.boot:
+            return self._other_boot(ref, folder, job)
+        if records.seal(folder, self._me):
+            return self._absent("no shim had claimed the job, and now none can")
+        return self._look(ref)  # somebody claimed it between our two looks
+
+    def _job_or_none(self, folder: str) -> JobFile | None:
+        """A half-written file of a driver that died is no job yet; nothing was sent."""
+        try:
+            return records.read_job(folder)
+        except ValueError:
+            return None
+
+    def _no_folder(self, ref: JobRef) -> Observation[JobStatus]:
+        """A job that once had a native ID existed; its folder was taken away under it."""
+        if not ref.native_id:
+            return self._absent("the job's folder does not exist")
+        who = Identity.parse(ref.native_id)
+        if who.boot != self._me.boot:
+            return self._unavailable(
+                "JOB_FOLDER_LOST", "it was launched under another boot or host"
+            )
+        if procfs.is_alive(who):
+            return self._unavailable("JOB_FOLDER_LOST", f"its shim still runs as pid {who.pid}")
+        exact = ExactJob(ref.name, ref.native_id, self._clock(), self.bound_to)
+        job = JobFile(ref.name, ref.key, self._host, who.boot, self._clock(), 0.0, ())
+        return self._lost(exact, self.folder(ref.name), job, Claim(layout.SHIM, who, 0.0))
+
+    def _other_boot(self, ref: JobRef, folder: str, job: JobFile) -> Observation[JobStatus]:
+        """The claim may have been lost with the power: absence cannot be proven any more."""
+        if job.host != self._host:
+            return self._elsewhere(job)
+        exact = ExactJob(ref.name, ref.native_id or ref.name, self._clock(), self.bound_to)
+        return self._over(exact, job, folder, "HOST_REBOOTED", ())
+
+    # -- somebody took it -------------------------------------------------------------------
+
+    def _claimed(
+        self, exact: ExactJob, folder: str, job: JobFile, claim: Claim
+    ) -> Observation[JobStatus]:
+        same_boot = claim.who.boot == self._me.boot
+        record = self._record(folder, same_boot=same_boot)
+        if record is None and same_boot:
+            if self._shim_lives(claim.who, folder):
+                return self._running(exact, folder, job, claim)
+            record = self._record(folder, same_boot=same_boot)  # written as its last act
+        if record is not None:
+            return self._found(self._status(exact, folder, record))
+        if not same_boot and job.host != self._host:
+            return self._elsewhere(job)
+        if not same_boot:
+            return self._over(exact, job, folder, "HOST_REBOOTED", ())
+        return self._lost(exact, folder, job, claim)
+
+    def _record(self, folder: str, *, same_boot: bool) -> dict[str, Any] | None:
+        """A record torn by a power cut counts as none; torn in this boot it is garbage."""
+        try:
+            return records.read_json(f"{folder}/{layout.RECORD}")
+        except ValueError:
+            if same_boot:
+                raise
+            return None
+
+    def _shim_lives(self, who: Identity, folder: str) -> bool:
+        """By `/proc`; and before it is called dead, by its lock (other pid namespaces)."""
+        if procfs.is_alive(who):
+            return True
+        fd = os.open(f"{folder}/{layout.JOB}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    def _running(
+        self, exact: ExactJob, folder: str, job: JobFile, claim: Claim
+    ) -> Found[JobStatus]:
+        body = records.read_json(f"{folder}/{layout.PROGRESS}")
+        members = (
+            verdict.progress(body)
+            if body
+            else tuple(
+                MemberStatus(
+                    task.path, Phase.STARTING if task.setup else Phase.RUNNING, started_at=claim.at
+                )
+                for task in job.tasks
+            )
+        )
+        live = [member.phase for member in members if not member.phase.terminal]
+        phase = verdict.phase_of(live or [Phase.RUNNING])
+        if os.path.exists(f"{folder}/{layout.CANCEL}"):
+            phase = Phase.CANCELLING
+        return self._found(JobStatus(exact, phase, False, members))
+
+    def _status(self, exact: ExactJob, folder: str, record: dict[str, Any]) -> JobStatus:
+        asked = os.path.exists(f"{folder}/{layout.CANCEL}")
+        said = verdict.judge(record, asked=asked)
+        boot = self._me.boot
+        alive = [pid for pid, ticks in said.alive if procfs.is_alive(Identity(pid, ticks, boot))]
+        return JobStatus(
+            exact,
+            said.phase,
+            settled=not alive,
+            members=said.members,
+            evidence=said.evidence,
+            leftovers=said.leftovers,
+            reason=f"pid {alive[0]} cannot be killed: it hangs in the kernel" if alive else "",
+        )
+
+    # -- the shim was lost ------------------------------------------------------------------
+
+    def _lost(
+        self, exact: ExactJob, folder: str, job: JobFile, claim: Claim
+    ) -> Observation[JobStatus]:
+        """End what lives of it: TERM at the first look, KILL after the grace, proof each time."""
+        marker = f"{layout.MARKER}={job.key}".encode()
+        alive = list(procfs.processes_of(claim.who, marker, folder))
+        orphans = self._orphans.get(exact.name)
+        if not alive:
+            texts = tuple(orphans.seen.values()) if orphans else ()
+            self._orphans.pop(exact.name, None)
+            return self._over(exact, job, folder, "SHIM_LOST", texts)
+        if orphans is None:
+            orphans = self._orphans[exact.name] = _Orphans(self._clock())
+        late = self._clock() - orphans.since >= job.grace
+        for one in alive:
+            known = (one.pid, one.ticks) in orphans.seen
+            fate = "killed" if late else "ended after TERM"
+            orphans.seen[one.pid, one.ticks] = f"pid {one.pid} ({one.comm}): {fate}, shim lost"
+            if late:
+                procfs.send(one, (signal.SIGKILL,))
+            elif not known:
+                procfs.send(one, (signal.SIGTERM, signal.SIGCONT))
+        body = verdict.lost_record(job, "SHIM_LOST", tuple(orphans.seen.values()), self._clock())
+        status = self._status(exact, folder, body)
+        reason = f"its shim is gone; {len(alive)} of its processes are being ended"
+        return self._found(replace(status, settled=False, reason=reason))
+
+    def _over(
+        self, exact: ExactJob, job: JobFile, folder: str, code: str, leftovers: tuple[str, ...]
+    ) -> Found[JobStatus]:
+        """Make the loss final, so that every later look says the same."""
+        body = verdict.lost_record(job, code, leftovers, self._clock())
+        with contextlib.suppress(OSError):  # then each look finds it out anew
+            records.write_record(folder, body)
+        return self._found(self._status(exact, folder, body))
+
+    # -- answers ----------------------------------------------------------------------------
+
+    def _found(self, status: JobStatus) -> Found[JobStatus]:
+        return Found(status, SOURCE, self._clock())
+
+    def _absent(self, proof: str) -> Absent:
+        return Absent(proof, SOURCE, self._clock(), late_possible=False)
+
+    def _unavailable(self, cause: str, detail: str) -> Unavailable:
+        return Unavailable(cause, detail, SOURCE, self._clock())
+
+    def _elsewhere(self, job: JobFile) -> Unavailable:
+        return self._unavailable("OTHER_HOST", f"the job was launched on host {job.host}")

@@ -1,0 +1,385 @@
+"""The shim: the one parent of a job's processes, which outlives the driver.
+
+Its first act is the claim; without it nothing runs. It starts the ranks, ends a gang of which one
+rank failed, honours SIGTERM as a cancel, ends what the job left behind (it is a subreaper: a
+daemon that forked twice is still its child), and writes the exit record as its last act. It only
+notes facts; what they mean is judged in `verdict.py`. Standard library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from npa.orchestration.local import layout, procfs, spawn
+from npa.orchestration.local.record_file import RecordFile
+
+DRAIN_SECONDS = 0.5
+"""How long helpers such as `tee` may finish by themselves after the main processes ended."""
+KILL_AGAIN_SECONDS = 0.05
+UNKILLABLE_SECONDS = 30.0
+"""After so long under SIGKILL a process hangs in the kernel; it is reported as alive."""
+LEFTOVERS_MAX = 100
+
+_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+_IGNORED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+_END = (signal.SIGTERM, signal.SIGCONT)  # CONT: a stopped process gets its chance, too
+_PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36  # <linux/prctl.h>
+
+_prctl: Any = None
+
+
+def prepare() -> None:
+    """Once, in the zygote: what each shim would otherwise load for itself."""
+    global _prctl
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    _prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+@dataclass(slots=True)
+class Rank:
+    """One rank of a task. `code`, `signal` or `errno` say how it ended; `by_us`: we ended it."""
+
+    number: int
+    log: str
+    setup_env: dict[str, str]
+    run_env: dict[str, str]
+    stage: str = ""
+    pid: int = 0
+    started: float | None = None
+    ended: float | None = None
+    code: int | None = None
+    signal: int | None = None
+    errno: int | None = None
+    what: str = ""
+    by_us: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return self.code != 0
+
+    def facts(self) -> dict[str, object]:
+        return {
+            "rank": self.number,
+            "stage": self.stage,
+            "code": self.code,
+            "signal": self.signal,
+            "errno": self.errno,
+            "what": self.what,
+            "by_us": self.by_us,
+            "started": self.started,
+            "ended": self.ended,
+            "log": self.log,
+        }
+
+
+@dataclass(slots=True)
+class Task:
+    path: str
+    argv: list[str]
+    shell: str
+    setup: str
+    env: dict[str, str]
+    ranks: list[Rank]
+    stage: str = ""
+    first: Rank | None = None
+    cancelled: bool = False
+    kill_at: float | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.stage == "done"
+
+    def facts(self) -> dict[str, object]:
+        return {
+            "path": self.path,
+            "stage": self.stage,
+            "first": None if self.first is None else self.first.number,
+            "cancelled": self.cancelled,
+            "ranks": [rank.facts() for rank in self.ranks],
+        }
+
+
+@dataclass(slots=True)
+class Shim:
+    folder: str
+    key: str
+    grace: float
+    tasks: list[Task]
+    me: procfs.Identity
+    reply: int
+    record: RecordFile
+    subreaper: bool
+    leftovers: dict[int, dict[str, object]] = field(default_factory=dict)
+    sender: dict[str, int] | None = None
+
+    # -- the course of a job ----------------------------------------------------------------
+
+    def live(self) -> None:
+        """Run the job to its record; a fault of our own ends the job and is recorded, too."""
+        crash = ""
+        try:
+            self.run()
+        except Exception as error:
+            crash = repr(error)
+            self.kill(self.everything())
+        self.sweep()
+        self.record.write(self.facts(time.time()) | {"crash": crash})
+
+    def run(self) -> None:
+        for task in self.tasks:
+            self.start_stage(task, "setup" if task.setup else "run")
+        self.record.reserve()
+        while not all(task.done for task in self.tasks):
+            self.turn()
+
+    def facts(self, ended: float | None) -> dict[str, object]:
+        return {
+            "v": layout.VERSION,
+            "key": self.key,
+            "shim": str(self.me),
+            "tasks": [task.facts() for task in self.tasks],
+            "leftovers": list(self.leftovers.values())[:LEFTOVERS_MAX],
+            "sender": self.sender,
+            "oom_kills": self.record.oom_kills_since(),
+            "ended": ended,
+        }
+
+    def start_stage(self, task: Task, stage: str) -> None:
+        """Start `stage` on every rank; the first that cannot start ends the gang."""
+        changed = task.stage == "setup"
+        task.stage = stage
+        for rank in task.ranks:
+            self.start_rank(task, rank)
+            if rank.errno is not None:
+                task.first = rank
+                self.end(task)
+                break
+        if changed:
+            self.publish()
+        self.after(task)
+
+    def start_rank(self, task: Task, rank: Rank) -> None:
+        rank.stage, rank.code, rank.signal = task.stage, None, None
+        if rank.started is None:
+            rank.started = time.time()
+        env = task.env | (rank.setup_env if task.stage == "setup" else rank.run_env)
+        text = task.setup if task.stage == "setup" else task.shell
+        argv = spawn.shell_argv(text, env) if text else task.argv
+        rank.what = "shell" if text else argv[0]
+        try:
+            log = os.open(
+                f"{self.folder}/{rank.log}",
+                os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
+                0o600,
+            )
+        except OSError as error:
+            rank.errno, rank.what, rank.ended = error.errno, rank.log, time.time()
+            return
+        try:
+            rank.pid = spawn.spawn(argv, env, log)
+        except OSError as error:
+            rank.errno, rank.ended = error.errno, time.time()
+        except ValueError:
+            rank.errno, rank.ended = 22, time.time()  # EINVAL: a NUL byte
+        finally:
+            os.close(log)
+
+    def turn(self) -> None:
+        """Wait for a child, a signal or the next kill, and act on it."""
+        due = [task.kill_at for task in self.tasks if task.kill_at is not None and not task.done]
+        info = self.wait(min(due) - time.monotonic() if due else None)
+        if info is not None and info.si_signo != signal.SIGCHLD:
+            self.cancel(info)
+        self.reap()
+        now = time.monotonic()
+        for task in self.tasks:
+            if task.kill_at is not None and not task.done and now >= task.kill_at:
+                self.kill(self.processes(task))
+                task.kill_at = now + KILL_AGAIN_SECONDS
+
+    def wait(self, seconds: float | None) -> signal.struct_siginfo | None:
+        if seconds is None:
+            return signal.sigwaitinfo(_SIGNALS)
+        return signal.sigtimedwait(_SIGNALS, max(0.0, seconds))
+
+    def reap(self) -> bool:
+        """Take note of all children that ended; True if there is no child at all any more."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return False
+            for task in self.tasks:
+                for rank in task.ranks:
+                    if rank.pid == pid:
+                        self.rank_over(task, rank, os.waitstatus_to_exitcode(status))
+
+    def rank_over(self, task: Task, rank: Rank, code: int) -> None:
+        rank.pid, rank.ended = 0, time.time()
+        rank.code, rank.signal = (code, None) if code >= 0 else (None, -code)
+        if rank.failed and not rank.by_us and task.first is None:
+            task.first = rank
+            self.end(task)
+        self.after(task)
+
+    def after(self, task: Task) -> None:
+        """Go on to `run` when all setups are good; the task is done when no rank is left."""
+        if task.done or any(rank.pid for rank in task.ranks):
+            return
+        if task.stage == "setup" and task.first is None and not task.cancelled:
+            self.start_stage(task, "run")
+            return
+        task.stage = "done"
+        if len(self.tasks) > 1:
+            self.publish()
+
+    # -- ending -----------------------------------------------------------------------------
+
+    def cancel(self, info: signal.struct_siginfo) -> None:
+        """The first request counts; more of them change nothing."""
+        if self.sender is None:
+            self.sender = {"pid": info.si_pid, "uid": info.si_uid}
+        for task in self.tasks:
+            if not task.done and task.kill_at is None:
+                task.cancelled = True
+                self.end(task)
+
+    def end(self, task: Task) -> None:
+        for rank in task.ranks:
+            rank.by_us = rank.by_us or rank.pid != 0
+        task.kill_at = time.monotonic() + self.grace
+        for one in self.processes(task):
+            procfs.send(one, _END)
+
+    def processes(self, task: Task) -> list[procfs.Stat]:
+        """What belongs to a task: everything if it is alone, else what its ranks lead."""
+        everything = self.everything()
+        if len(self.tasks) == 1:
+            return everything
+        leaders = [rank.pid for rank in task.ranks if rank.pid]
+        below = {one.pid for one in procfs.descendants(leaders)} | set(leaders)
+        return [one for one in everything if one.pid in below or one.pgrp in leaders]
+
+    def everything(self) -> list[procfs.Stat]:
+        found = procfs.descendants([self.me.pid])
+        if not self.subreaper:
+            marker = f"{layout.MARKER}={self.key}".encode()
+            found += procfs.processes_of(self.me, marker, self.folder)
+        return found
+
+    def kill(self, processes: list[procfs.Stat]) -> None:
+        for one in processes:
+            procfs.send(one, (signal.SIGKILL,))
+
+    def gone(self) -> bool:
+        return self.reap() and (self.subreaper or not self.everything())
+
+    def gone_within(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while not self.gone():
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            info = self.wait(left if self.subreaper else min(left, KILL_AGAIN_SECONDS))
+            if info is not None and info.si_signo != signal.SIGCHLD:
+                self.cancel(info)
+        return True
+
+    def sweep(self) -> None:
+        """End what the job left behind, and note who it was."""
+        if self.gone() or self.gone_within(DRAIN_SECONDS):
+            return
+        for one in self.everything():
+            self.note(one, "ended after TERM")
+            procfs.send(one, _END)
+        if self.gone_within(self.grace):
+            return
+        until = time.monotonic() + UNKILLABLE_SECONDS
+        while time.monotonic() < until:
+            for one in self.everything():
+                self.note(one, "killed")
+                procfs.send(one, (signal.SIGKILL,))
+            if self.gone_within(KILL_AGAIN_SECONDS):
+                return
+        for one in self.everything():
+            self.note(one, "alive")
+
+    def note(self, one: procfs.Stat, fate: str) -> None:
+        self.leftovers[one.pid] = {
+            "pid": one.pid,
+            "ticks": one.ticks,
+            "name": one.comm,
+            "fate": fate,
+        }
+
+    def publish(self) -> None:
+        """Say how far the tasks are, and wake a driver that waits. Only a comfort: may fail."""
+        self.record.publish(self.facts(None))
+        try:
+            os.write(self.reply, b"+")
+        except OSError:
+            return
+
+
+# -- birth ----------------------------------------------------------------------------------
+
+
+def main(request: int, reply: int) -> None:
+    """Body of the forked shim; never returns."""
+    status = 70
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.setsid()
+        os.dup2(0, 2)  # the zygote's error text is not ours
+        body = json.loads(os.pread(request, os.fstat(request).st_size, 0))
+        os.close(request)
+        if (shim := claim(body, reply)) is not None:
+            os.set_blocking(reply, False)
+            shim.live()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def claim(body: dict[str, Any], reply: int) -> Shim | None:
+    """Take the claim and say so; None (and no payload) if somebody has it or it cannot be made."""
+    folder, stage = body["folder"], "workdir"
+    try:
+        os.chdir(body["workdir"] or folder)
+        stage = "claim"
+        me = procfs.own_identity(body["boot"])
+        lock = os.open(f"{folder}/{layout.JOB}", os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held for life: proof of life
+        os.symlink(layout.claim_text(layout.SHIM, str(me)), f"{folder}/{layout.CLAIM}")
+    except (FileExistsError, BlockingIOError):
+        os.write(reply, b"foreign")
+        return None
+    except OSError as error:
+        os.write(reply, f"errno {error.errno} {stage}".encode())
+        return None
+    os.write(reply, f"claimed {me}".encode())
+    _prctl(_PR_SET_NAME, b"npa-shim", 0, 0, 0)
+    subreaper = _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    tasks = [task_of(one, number, len(body["tasks"])) for number, one in enumerate(body["tasks"])]
+    record = RecordFile(folder, body["oom_file"])
+    return Shim(folder, body["key"], body["grace"], tasks, me, reply, record, subreaper)
+
+
+def task_of(one: dict[str, Any], number: int, of: int) -> Task:
+    ranks = [
+        Rank(rank, layout.log_name(number, of, rank), extra["setup"], extra["run"])
+        for rank, extra in enumerate(one["ranks"])
+    ]
+    return Task(one["path"], one["argv"], one["shell"], one["setup"], one["env"], ranks)
