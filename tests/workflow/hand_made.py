@@ -23,10 +23,12 @@ class Catalogue:
         return tuple(self._tools)
 
 
-def leaf(name: str, *, outputs: Sequence[str] = (), **fields: object) -> State:
+def leaf(
+    name: str, *, outputs: Sequence[str | IoSpec] = (), text: str = "", **fields: object
+) -> State:
     """A state with a shell command."""
-    run = RunBlock(shell=str(fields.pop("shell", f"echo {name}")))
-    declared = tuple(IoSpec(uri) for uri in outputs)
+    run = RunBlock(shell=text or f"echo {name}")
+    declared = tuple(IoSpec(io) if isinstance(io, str) else io for io in outputs)
     return State(name, run=run, outputs=declared, **fields)  # type: ignore[arg-type]
 
 

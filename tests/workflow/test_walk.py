@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from workflow.hand_made import leaf, open_paths, questions, run_all, walk_of
 
 from npa.workflow.meaning import (
     ForeachSpec,
     GateSpec,
     IoSpec,
     LoopSpec,
-    RunBlock,
     State,
     TransitionSpec,
 )
 from npa.workflow.walk import AnswerMismatch, AskItems, Batch, BatchKind, Ended, Gate, Walk
+from workflow.hand_made import leaf, open_paths, questions, run_all, walk_of
 
 
 def batches(walk: Walk) -> list[Batch]:
@@ -258,12 +257,11 @@ def refine(**fields: object) -> tuple[State, ...]:
     return (
         State("refine", sequence=("work", "grade"), loop=loop, next="end"),
         leaf("work"),
-        State(
+        leaf(
             "grade",
-            run=RunBlock(shell="grade"),
             writes_decision=True,
             outputs=(
-                IoSpec("s3://b/scores/{{loop.refine}}"),
+                "s3://b/scores/{{loop.refine}}",
                 IoSpec("s3://b/{{loop.refine}}/gate.json", "x.Decision.v1"),
             ),
         ),
@@ -508,7 +506,7 @@ def fan_out(items: tuple[object, ...] | None, **fields: object) -> State:
     spec = ForeachSpec(items, "" if items else "s3://b/items.json", "shard", 3)  # type: ignore[arg-type]
     return leaf(
         "train",
-        shell="train {{item.shard}} {{item.value}} {{item.index}}",
+        text="train {{item.shard}} {{item.value}} {{item.index}}",
         foreach=spec,
         next="join",
         **fields,

@@ -147,9 +147,10 @@ class Walk:
         return tuple(s.name for number, s in enumerate(self.graph.states) if number not in alive)
 
     def position(self) -> tuple[str, ...]:
-        """Keys of all that is open, sorted: walks of one graph with equal positions go on alike."""
+        """Keys of all that is open: walks of one graph with equal positions go on alike."""
         remembered = () if self.context.config.get("decision_uri") else (self._root.scope.decision,)
-        return (*remembered, *sorted({*self._pending, *self._questions}))
+        known = (f"{word}={answer}" for word, answer in sorted(self._answers.items()))
+        return (*remembered, *known, *sorted({*self._pending, *self._questions}))
 
     def copy(self) -> Walk:
         """An independent walk at the same point; costs as much as what is open, not the past."""
