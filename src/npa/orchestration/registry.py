@@ -1,0 +1,116 @@
+"""Where runs are: from the name that a user types to the URI of a run's journal.
+
+`<home>/index/<run-id>.json` notes each run that was submitted from this home. It is a signpost and
+never the truth: what a run is stands in its journal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from npa.errors import RunError, UsageError
+from npa.orchestration.seal import slug
+from npa.storage import path_to_uri
+from npa.target.home import Home, private_folder
+
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+SLUG_MAX = 48
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlace:
+    """A run that is known by name: its ID, its root (ends in `/`), and what it runs."""
+
+    run_id: str
+    run_uri: str
+    workflow: str
+    created_at: float
+
+
+def check_run_id(run_id: str) -> str:
+    """Return `run_id` if it is one. Raises UsageError."""
+    if RUN_ID.fullmatch(run_id) is None:
+        raise UsageError(
+            f"`{run_id}` cannot be a run ID",
+            not_done="nothing was created",
+            hint="1 to 96 letters, digits or `.-_`, beginning with a letter or digit",
+        )
+    return run_id
+
+
+def new_run_id(workflow: str, now: float) -> str:
+    """`<slug>-<UTC stamp>-<6 hex>`: readable, sorted by time, unique."""
+    stamp = time.strftime("%Y%m%dt%H%M%S", time.gmtime(now))
+    return f"{slug(workflow, SLUG_MAX) or 'run'}-{stamp}-{secrets.token_hex(3)}"
+
+
+def default_run_uri(home: Home, run_id: str) -> str:
+    return path_to_uri(home.runs / run_id, folder=True)
+
+
+def note_run(home: Home, place: RunPlace) -> None:
+    """Put up the signpost. An existing one for another place is a UsageError."""
+    folder = private_folder(home.path / "index")
+    path = folder / f"{place.run_id}.json"
+    body = {
+        "run_id": place.run_id,
+        "run_uri": place.run_uri,
+        "workflow": place.workflow,
+        "created_at": place.created_at,
+    }
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            path.chmod(0o600)
+            json.dump(body, file)
+    except FileExistsError:
+        known = _read(path)
+        if known is not None and known.run_uri != place.run_uri:
+            raise UsageError(
+                f"run `{place.run_id}` exists already, at {known.run_uri}",
+                not_done="nothing was created",
+                next_command=f"npa workflow status {place.run_id}",
+            ) from None
+
+
+def known_runs(home: Home) -> Iterator[RunPlace]:
+    """All signposts of this home, newest first; unreadable ones are skipped."""
+    found = [p for p in (_read(f) for f in (home.path / "index").glob("*.json")) if p is not None]
+    yield from sorted(found, key=lambda p: p.created_at, reverse=True)
+
+
+def find_run(home: Home, name: str) -> RunPlace:
+    """The run that `name` (an ID, or the URI of its root) means. Raises RunError or UsageError."""
+    if "://" in name:
+        uri = name if name.endswith("/") else f"{name}/"
+        return RunPlace(uri.rstrip("/").rpartition("/")[2], uri, "", 0.0)
+    check_run_id(name)
+    known = _read(home.path / "index" / f"{name}.json")
+    if known is not None:
+        return known
+    if (home.runs / name).is_dir():
+        return RunPlace(name, default_run_uri(home, name), "", 0.0)
+    close = [p.run_id for p in known_runs(home) if p.run_id.startswith(name)]
+    if len(close) == 1:
+        return find_run(home, close[0])
+    raise RunError(
+        f"no run `{name}` is known here" if not close else f"`{name}` begins {len(close)} run IDs",
+        hint="give the whole ID, or the URI of the run's root: s3://bucket/prefix/run-id/",
+        next_command="npa workflow list",
+        code="RUN_NOT_FOUND",
+    )
+
+
+def _read(path: Path) -> RunPlace | None:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        return RunPlace(
+            str(raw["run_id"]), str(raw["run_uri"]), str(raw["workflow"]), float(raw["created_at"])
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,415 @@
+"""Runs: create, find, open, drive, cancel, reopen. What the command line and the SDK call.
+
+Everything that reads the environment was resolved before (`Host`); nothing here looks at it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from npa.errors import DrivenElsewhere, RunError, StorageError, UsageError
+from npa.orchestration import registry
+from npa.orchestration.decide import Goal
+from npa.orchestration.driver import Driver, Identity, Outcome, Plan, Snapshot, World
+from npa.orchestration.engine import Engine
+from npa.orchestration.journal import entries as e
+from npa.orchestration.journal.chain import Appended, Journal, Lost, Unknown
+from npa.orchestration.prepare import Prepared, Request, is_placeholder, prepare, present
+from npa.orchestration.seal import differences, seal_of
+from npa.orchestration.source import snapshot
+from npa.orchestration.state import DriverView, RunState
+from npa.orchestration.taskenv import JobSettings, build_job
+from npa.storage import Store, Stores, open_store, probe_conditional_create, split_uri
+from npa.target.credentials import StorageAccess
+from npa.target.home import Home
+from npa.target.host import ProcessIdentity, is_alive, own_identity, this_host
+from npa.target.secret import Secret
+from npa.workflow.step import Artifact, Step
+from npa.workflow.tools import Tools
+
+APPEND_TRIES = 10  # of a person's own entry (cancel, reopen) while others write
+APPEND_PAUSE_SECONDS = 0.5
+
+EngineFactory = Callable[[Request, Home], Engine]
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Host:
+    """Everything of this machine and user that runs need, resolved once and passed down."""
+
+    home: Home
+    storage: StorageAccess
+    tools: Tools
+    engine: EngineFactory
+    environment: Mapping[str, str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, Secret] = field(default_factory=dict)
+
+    def open_store(self, uri: str) -> Store:
+        return open_store(uri, self.storage.options)
+
+
+@dataclass(slots=True)
+class OpenRun:
+    """A run whose journal has been read."""
+
+    place: registry.RunPlace
+    store: Store
+    journal: Journal
+    state: RunState
+
+    @property
+    def request(self) -> Request:
+        return Request.from_json(self.state.request)
+
+
+# -- creating ----------------------------------------------------------------------------------
+
+
+def create(host: Host, prepared: Prepared, *, now: Callable[[], float] = time.time) -> OpenRun:
+    """Begin a run: probe the store, put up the signpost, write the genesis.
+
+    Raises UsageError (bad ID, placeholder bucket, the run exists), StoreUnfit, StorageError.
+    Nothing is launched.
+    """
+    request = prepared.request
+    registry.check_run_id(request.run_id)
+    refuse_placeholders(prepared)
+    store = host.open_store(request.run_uri)
+    probe_conditional_create(store)
+    place = registry.RunPlace(request.run_id, request.run_uri, prepared.workflow.name, now())
+    registry.note_run(host.home, place)
+    journal = Journal(store, now)
+    if journal.read():
+        raise _exists(request.run_id)
+    parts = prepared.parts(_target(host, request))
+    entry = e.Genesis(seal_of(parts), parts, request.to_json())
+    state = RunState()
+    result = journal.append([entry], epoch=0)
+    for _ in range(APPEND_TRIES):
+        if not isinstance(result, Unknown):
+            break
+        time.sleep(APPEND_PAUSE_SECONDS)
+        result = journal.settle() or Lost(())
+    match result:
+        case Appended(frame=frame):
+            state.apply([frame])
+        case Lost():
+            raise _exists(request.run_id)
+        case Unknown(cause=cause):
+            raise StorageError(
+                f"the run's first entry could not be written ({cause.cause}): {cause.detail}",
+                not_done="nothing was launched",
+                hint="the same command may be given again with another run ID",
+            )
+    store.create("workflow.yaml", request.spec_text.encode())
+    return OpenRun(place, store, journal, state)
+
+
+def refuse_placeholders(prepared: Prepared) -> None:
+    """A live run never writes to `example-bucket`. Raises UsageError."""
+    bucket = prepared.context.config.get("bucket")
+    if not isinstance(bucket, str) or not bucket or not is_placeholder(bucket):
+        return
+    texts = [o.uri for s in prepared.workflow.states.values() for o in (*s.outputs, *s.inputs)]
+    config = [v for v in prepared.context.config.values() if isinstance(v, str)]
+    if any(t.startswith(f"s3://{bucket}/") for t in (*texts, *config)):
+        raise UsageError(
+            f"`config.bucket` is the placeholder `{bucket}`",
+            not_done="nothing was started",
+            next_command=f"npa workflow submit {prepared.request.spec_path} --var bucket=NAME",
+        )
+
+
+def _exists(run_id: str) -> UsageError:
+    return UsageError(
+        f"run `{run_id}` exists already",
+        not_done="nothing was created or changed",
+        hint=f"`npa workflow resume {run_id}` goes on with it; another `--run-id` begins a new one",
+        next_command=f"npa workflow status {run_id}",
+        code="RUN_EXISTS",
+    )
+
+
+def _target(host: Host, request: Request) -> dict[str, str]:
+    """Identity of what a run is aimed at: engine, machine, store, storage principal."""
+    remote = split_uri(request.run_uri).scheme not in ("file", "memory")
+    return {
+        "engine": request.engine,
+        "host": this_host().name if request.engine == "local" else "",
+        "run_uri": request.run_uri,
+        "endpoint": host.storage.endpoint_host if remote else "",
+        "principal": host.storage.principal if remote else "",
+    }
+
+
+# -- opening -----------------------------------------------------------------------------------
+
+
+def open_run(host: Host, name: str, *, now: Callable[[], float] = time.time) -> OpenRun:
+    """Find and read a run. Raises RunError (unknown, corrupt) or StorageError (cannot look)."""
+    place = registry.find_run(host.home, name)
+    store = host.open_store(place.run_uri)
+    journal = Journal(store, now)
+    state = RunState()
+    state.apply(journal.read())
+    if state.genesis is None:
+        raise RunError(
+            f"run `{place.run_id}` was not begun: it has no journal",
+            hint="its submission ended before the first entry; submit it again",
+            code="RUN_NOT_FOUND",
+        )
+    return OpenRun(place, store, journal, state)
+
+
+def driver_alive(view: DriverView) -> bool | None:
+    """Does that driver live? None when it cannot be seen from this machine."""
+    here = this_host()
+    if view.host != here.name:
+        return None
+    if view.boot != here.boot_id:
+        return False
+    try:
+        return is_alive(view.pid, view.start_ticks, view.boot)
+    except OSError:
+        return None
+
+
+# -- driving -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Drive:
+    """A driver that is ready to run, and what must be let go of afterwards."""
+
+    driver: Driver
+    engine: Engine
+    changed: tuple[str, ...] = ()
+
+    def run(self, *, take_over: bool = False) -> Outcome:
+        try:
+            return self.driver.run(take_over=take_over)
+        finally:
+            self.engine.close()
+
+
+def make_drive(
+    host: Host,
+    run: OpenRun,
+    *,
+    goal: Goal = Goal.COMPLETE,
+    observer: Callable[[Snapshot], None] = lambda _snapshot: None,
+) -> Drive:
+    """Prepare a driver for an open run from present inputs, and compare the seal.
+
+    Raises InvalidWorkflow or UsageError when the present inputs make no sense at all.
+    """
+    request = run.request
+    prepared, changed = compare(host, run) if goal is Goal.COMPLETE else (_as_sealed(host, run), ())
+    workdir = ""
+    if prepared.tree is not None and goal is Goal.COMPLETE:
+        workdir = str(snapshot(prepared.tree, host.home.path / "sources"))
+    settings = JobSettings(
+        run_id=request.run_id,
+        run_uri=request.run_uri,
+        workflow=prepared.workflow.name,
+        workdir=workdir,
+        env={**_store_env(host, request), **host.env},
+        secrets=_store_secrets(host, request),
+        named_secrets=host.secrets,
+        grace_seconds=prepared.policy.grace_seconds,
+    )
+    engine = host.engine(request, host.home)
+    plan = Plan(
+        run_id=request.run_id,
+        new_walk=prepared.new_walk,
+        downstream=prepared.downstream,
+        build_job=lambda attempt, steps: build_job(settings, attempt, steps),
+    )
+    driver = Driver(
+        World(run.journal, engine, Stores(host.storage.options), SystemClock()),
+        plan,
+        prepared.policy,
+        _identity(own_identity()),
+        goal=goal,
+        seal_equal=not changed,
+        is_alive=driver_alive,
+        observer=observer,
+    )
+    return Drive(driver, engine, changed)
+
+
+def compare(host: Host, run: OpenRun) -> tuple[Prepared, tuple[str, ...]]:
+    """The run prepared from present inputs, and which parts of the seal differ."""
+    request = present(run.request)
+    prepared = prepare(request, host.tools, environment=host.environment)
+    return prepared, differences(run.state.parts, prepared.parts(_target(host, request)))
+
+
+def _as_sealed(host: Host, run: OpenRun) -> Prepared:
+    """The run as its journal has it, without looking at present files (cancel needs no more)."""
+    return prepare(replace(run.request, source=""), host.tools, environment=host.environment)
+
+
+def _identity(me: ProcessIdentity) -> Identity:
+    return Identity(this_host().name, me.boot_id, me.pid, me.start_ticks)
+
+
+def _remote(request: Request) -> bool:
+    return split_uri(request.run_uri).scheme not in ("file", "memory")
+
+
+def _store_env(host: Host, request: Request) -> Mapping[str, str]:
+    return host.storage.env if _remote(request) else {}
+
+
+def _store_secrets(host: Host, request: Request) -> Mapping[str, Secret]:
+    return host.storage.secrets if _remote(request) else {}
+
+
+# -- a person's own entries --------------------------------------------------------------------
+
+
+def request_cancel(run: OpenRun, reason: str, by: str) -> bool:
+    """Write down that the run is to be cancelled; False if it is over or was asked before.
+
+    Raises StorageError when the entry could not be written.
+    """
+
+    def wanted(state: RunState) -> Sequence[e.Entry]:
+        if state.lifecycle.over or state.cancel is not None:
+            return ()
+        return (e.CancelRequested(reason, by),)
+
+    return _say(run, wanted)
+
+
+def reopen(
+    host: Host,
+    run: OpenRun,
+    *,
+    reason: str,
+    accept_changes: bool = False,
+    from_states: Sequence[str] = (),
+) -> bool:
+    """Let a run go on after its end, with changed inputs if they are accepted.
+
+    `from_states` are run again, with all that depends on them. False if nothing had to be written.
+    Raises RunError while an attempt is live or unknown (it must be settled first), UsageError for
+    unknown states.
+    """
+    prepared, changed = compare(host, run)
+    unknown = [s for s in from_states if s not in prepared.graph.index]
+    if unknown:
+        raise UsageError(
+            f"no state `{unknown[0]}` is in {prepared.request.spec_path}",
+            not_done="nothing was changed",
+        )
+    again = prepared.downstream(from_states) | set(from_states) if from_states else frozenset()
+    parts = prepared.parts(_target(host, prepared.request))
+
+    def wanted(state: RunState) -> Sequence[e.Entry]:
+        accepting = bool(changed) and accept_changes
+        if not state.lifecycle.over and not accepting and not again:
+            return ()
+        if state.live:
+            raise RunError(
+                f"{len(state.live)} attempts of the run are live or unknown",
+                not_done="nothing was changed",
+                hint="cancel the run first, or let it end",
+                next_command=f"npa workflow cancel {run.place.run_id}",
+                code="RUN_LIVE",
+            )
+        reopened = (
+            e.Reopened(reason, seal_of(parts), parts, prepared.request.to_json())
+            if accepting
+            else e.Reopened(reason)
+        )
+        paths = tuple(
+            path
+            for path, attempt in state.latest.items()
+            if attempt.state_of(path) in again and state.success_of(path) is not None
+        )
+        return (reopened, e.Invalidated(paths, e.Cause.OPERATOR.value)) if paths else (reopened,)
+
+    return _say(run, wanted)
+
+
+def _say(run: OpenRun, wanted: Callable[[RunState], Sequence[e.Entry]]) -> bool:
+    """Append a person's entries, deciding anew whenever somebody else wrote first."""
+    for _ in range(APPEND_TRIES):
+        entries = wanted(run.state)
+        if not entries:
+            return False
+        result = run.journal.append(entries, epoch=0)
+        match result:
+            case Appended(frame=frame):
+                run.state.apply([frame])
+                return True
+            case Lost(frames=frames):
+                run.state.apply(frames)
+            case Unknown():
+                time.sleep(APPEND_PAUSE_SECONDS)
+                settled = run.journal.settle()
+                if isinstance(settled, Appended):
+                    run.state.apply([settled.frame])
+                    return True
+                if isinstance(settled, Lost):
+                    run.state.apply(settled.frames)
+                elif settled is None:
+                    run.state.apply(run.journal.refresh())
+    raise StorageError(
+        f"the journal of run `{run.place.run_id}` could not be written",
+        not_done="nothing was changed",
+        hint="the same command may be given again",
+    )
+
+
+def refuse_if_driven(run: OpenRun) -> None:
+    """Raises DrivenElsewhere when the run has a driver that lives, or may live."""
+    view = run.state.driver
+    if view is None or run.state.lifecycle.over:
+        return
+    alive = driver_alive(view)
+    if alive:
+        raise DrivenElsewhere(
+            f"the run is driven by process {view.pid} on {view.host}, which is alive",
+            not_done="nothing was changed",
+            next_command=f"npa workflow status {run.place.run_id} --watch",
+        )
+
+
+def artifacts_of(state: RunState) -> tuple[tuple[str, Artifact, int, str], ...]:
+    """All validated outputs so far: (step path, artifact, size in bytes, etag)."""
+    found: list[tuple[str, Artifact, int, str]] = []
+    for path in state.latest:
+        success = state.success_of(path)
+        if success is not None:
+            found.extend((path, Artifact(u), size, etag) for u, size, etag in success[1].outputs)
+    return tuple(found)
+
+
+def steps_of(prepared: Prepared) -> tuple[Step, ...]:
+    """Every step of the pessimistic plan (each loop's whole budget), for preflights."""
+    from npa.workflow.decisions import LOOP_BACK
+    from npa.workflow.plan import make_plan
+
+    return make_plan(prepared.graph, prepared.context, LOOP_BACK).steps
+
+
+def spec_folder(path: Path) -> str:
+    """The folder that is staged for a pipeline file."""
+    return str(path.resolve().parent)
