@@ -58,6 +58,7 @@ class LocalEngine:
 
     name = "local"
     launches_groups = False
+    launch_window_seconds = 0.0  # the claim file settles at once whether a job can still appear
 
     def __init__(
         self,
