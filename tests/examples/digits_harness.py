@@ -102,13 +102,19 @@ class Pipeline:
         assert [process.returncode for process in processes] == [0] * ranks, said
 
     def gate(self) -> bool:
-        """What the gate of the catalogue does: compare the measured number with the threshold."""
-        measured: float = self.read(f"refine/{self.loop}/metrics.json")["accuracy"]
-        promoted = measured >= float(self.config["accuracy_threshold"])
-        decision = "promote_checkpoint" if promoted else "loop_back_to_inner_loop"
-        target = self.root / f"artifacts/refine/{self.loop}/decision.json"
-        target.write_text(json.dumps({"decision": decision}))
-        return promoted
+        """The catalogue's own gate, on the number that was measured; does it promote?"""
+        folder = f"{self.uri}artifacts/refine/{self.loop}/"
+        threshold = str(self.config["accuracy_threshold"])
+        argv = ["measured", "--input", f"{folder}metrics.json", "--field", "accuracy"]
+        argv += ["--op", ">=", "--value", threshold, "--output", f"{folder}decision.json"]
+        subprocess.run(
+            [sys.executable, "-m", "npa.tools.decide", *argv],
+            env=self.environment("refine-gate", 0, 1),
+            check=True,
+            timeout=120,
+        )
+        decision: str = self.read(f"refine/{self.loop}/decision.json")["decision"]
+        return decision == "promote_checkpoint"
 
     def refine(self) -> bool:
         for iteration in range(1, int(self.config["max_iterations"]) + 1):

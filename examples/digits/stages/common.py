@@ -81,6 +81,6 @@ def misread(part: Arrays, predicted: np.ndarray) -> list[dict[str, int]]:
     ]
 
 
-def under(prefix: StageArtifact, suffix: str) -> list[dict[str, Any]]:
-    """The JSON objects below `prefix` whose names end in `suffix`, in the order of their names."""
-    return [prefix.join(name).read_json() for name in prefix.list() if name.endswith(suffix)]
+def under(prefix: StageArtifact, suffix: str) -> dict[str, dict[str, Any]]:
+    """The JSON objects below `prefix` whose names end in `suffix`, by name."""
+    return {name: prefix.join(name).read_json() for name in prefix.list() if name.endswith(suffix)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import clock
 from common import accuracy, confusion, misread, predict, unpack
+
 from npa.stage import Stage
 
 

@@ -7,8 +7,9 @@ import hashlib
 import clock
 import numpy as np
 from common import pack
-from npa.stage import Stage
 from sklearn.datasets import load_digits
+
+from npa.stage import Stage
 
 SAMPLES, PIXELS = 1797, 64  # UCI "Optical Recognition of Handwritten Digits", the test part
 

@@ -41,7 +41,12 @@ def collect(stage: Stage) -> Json:
     decided = FORMS.get(decision["decision"], "")
     if decided != form:
         raise SystemExit(f"the gate decided {decision['decision']}, which is no {form} report")
-    rounds = under(stage.input("digits.refinements.v1"), "metrics.json")
+    refinements = stage.input("digits.refinements.v1")
+    gates = under(refinements, "/decision.json")
+    rounds = [
+        {**metrics, "gate": FORMS[gates[name.replace("metrics", "decision")]["decision"]]}
+        for name, metrics in under(refinements, "/metrics.json").items()
+    ]
     return {
         "form": form,
         "threshold": float(stage.params["accuracy_threshold"]),
@@ -53,7 +58,7 @@ def collect(stage: Stage) -> Json:
         "evaluation": stage.input("digits.evaluation.v1").read_json(),
         "check": stage.input("digits.cross_check.v1").read_json(),
         "rounds": sorted(rounds, key=lambda metrics: metrics["iteration"]),
-        "timings": under(stage.input("digits.timings.v1"), ".json"),
+        "timings": list(under(stage.input("digits.timings.v1"), ".json").values()),
         "test": unpack(stage.input("digits.test.v1").read_bytes()),
     }
 
@@ -194,7 +199,7 @@ def refine_section(facts: Json) -> str:
             f"{r['numbers']:,}",
             f"{r['accuracy']:.2%}",
             f"{100 * (r['accuracy'] - facts['threshold']):+.2f} points",
-            "promoted" if r["accuracy"] >= facts["threshold"] else "looped back",
+            "promoted" if r["gate"] == "promoted" else "looped back",
         )
         for r in facts["rounds"]
     ]

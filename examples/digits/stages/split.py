@@ -8,6 +8,7 @@ from __future__ import annotations
 import clock
 import numpy as np
 from common import CLASSES, pack, unpack
+
 from npa.stage import Stage
 
 PARTS = ("train", "validation", "test")

@@ -12,6 +12,7 @@ import time
 import clock
 import numpy as np
 from common import CLASSES, Arrays, accuracy, pack, predict, unpack
+
 from npa.stage import Stage
 
 
