@@ -1,0 +1,1 @@
+"""Views: pure projections of (journal, fresh observations). Shown or written, never read back."""
