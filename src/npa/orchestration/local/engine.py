@@ -149,7 +149,7 @@ class LocalEngine:
                 os.unlink(f"{folder}/{layout.JOB}")
                 os.rmdir(folder)
             return self._refused(error.errno, folder)
-        body = request.body(job, gpus, folder, self._me.boot, self._env)
+        body = request.body(job, gpus, folder, self._env)
         reply = self._launcher.launch(body)
         if isinstance(reply, Claimed):
             self._watches[job.name] = reply.pipe

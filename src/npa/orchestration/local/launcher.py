@@ -94,7 +94,7 @@ class Launcher:
     def _send(self, fds: list[int]) -> None:
         """A zygote that died is replaced; a message that was not taken was not sent."""
         for last in (False, True):
-            channel = self._channel or self._start()
+            channel = self._living() or self._start()
             try:
                 socket.send_fds(channel, [b"j"], fds)
             except (BrokenPipeError, ConnectionResetError):
@@ -103,6 +103,12 @@ class Launcher:
                     raise
             else:
                 return
+
+    def _living(self) -> socket.socket | None:
+        """The channel, unless the zygote ended under it: then its last shim is let go, too."""
+        if self._process is not None and self._process.poll() is not None:
+            self.close()
+        return self._channel
 
     def _receive(self, reader: int) -> Reply:
         poll = select.poll()

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from npa.orchestration.local import layout
 
-RESERVED_BYTES = 16384
+RESERVED_BYTES = 4096
 RETRY_SECONDS = 1.0
 
 
@@ -39,6 +39,8 @@ def oom_file() -> str:
 
 def oom_kills(file: str) -> int | None:
     """How often the kernel killed for want of memory in the group; None if it cannot be known."""
+    if not file:
+        return None
     try:
         with open(file) as lines:
             for line in lines:
@@ -55,9 +57,8 @@ class RecordFile:
 
     def __init__(self, folder: str, counter: str) -> None:
         self._folder = folder
-        self._identity = os.stat(folder)
         self._counter = counter
-        self._kills = oom_kills(counter) if counter else None
+        self._kills: int | None = None
         self._fd = -1
 
     def oom_kills_since(self) -> int | None:
@@ -68,6 +69,7 @@ class RecordFile:
 
     def reserve(self) -> None:
         """Take the room for the record. Without room now, `write` tries again at the end."""
+        self._kills = oom_kills(self._counter)
         try:
             self._open()
             os.posix_fallocate(self._fd, 0, RESERVED_BYTES)
@@ -76,7 +78,7 @@ class RecordFile:
 
     def write(self, facts: Mapping[str, object]) -> None:
         """Make the record final. Returns when it is, or when the folder itself was taken away."""
-        data = json.dumps(facts).encode()
+        data = json.dumps(facts).encode().ljust(RESERVED_BYTES)  # no truncation: it costs
         while True:
             try:
                 self._open()
@@ -84,7 +86,7 @@ class RecordFile:
                 os.rename(self._path(layout.SPARE), self._path(layout.RECORD))
             except OSError:
                 self._close()
-                if not self._folder_exists():
+                if not os.path.isdir(self._folder):
                     return
                 time.sleep(RETRY_SECONDS)
             else:
@@ -120,11 +122,3 @@ class RecordFile:
         done = 0
         while done < len(data):
             done += os.pwrite(self._fd, data[done:], done)
-        os.ftruncate(self._fd, len(data))
-
-    def _folder_exists(self) -> bool:
-        try:
-            now = os.stat(self._folder)
-        except OSError:
-            return False
-        return (now.st_dev, now.st_ino) == (self._identity.st_dev, self._identity.st_ino)

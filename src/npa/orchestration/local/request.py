@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from npa.orchestration.engine import Job, Task
 from npa.orchestration.local import inventory, layout
 from npa.orchestration.local.inventory import Inventory
-from npa.orchestration.local.record_file import oom_file
 from npa.orchestration.local.records import JobFile, JobTask
 
 NAME_MAX = 200
@@ -67,16 +66,12 @@ def job_file(job: Job, gpus: Gpus, host: str, boot: str, now: float, machine: In
     return JobFile(job.name, job.key, host, boot, now, job.grace_seconds, tuple(tasks))
 
 
-def body(
-    job: Job, gpus: Gpus, folder: str, boot: str, base: Mapping[str, str]
-) -> dict[str, object]:
+def body(job: Job, gpus: Gpus, folder: str, base: Mapping[str, str]) -> dict[str, object]:
     return {
         "folder": folder,
         "workdir": job.workdir,
         "key": job.key,
-        "boot": boot,
         "grace": job.grace_seconds,
-        "oom_file": oom_file(),
         "tasks": [_task(job, number, indices, base) for number, indices in enumerate(gpus)],
     }
 

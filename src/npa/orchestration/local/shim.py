@@ -13,12 +13,13 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from npa.orchestration.local import layout, procfs, spawn
-from npa.orchestration.local.record_file import RecordFile
+from npa.orchestration.local.record_file import RecordFile, oom_file
 
 DRAIN_SECONDS = 0.5
 """How long helpers such as `tee` may finish by themselves after the main processes ended."""
@@ -33,14 +34,16 @@ _END = (signal.SIGTERM, signal.SIGCONT)  # CONT: a stopped process gets its chan
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36  # <linux/prctl.h>
 
 _prctl: Any = None
+_oom_file = ""
 
 
 def prepare() -> None:
     """Once, in the zygote: what each shim would otherwise load for itself."""
-    global _prctl
+    global _prctl, _oom_file
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     _prctl = ctypes.CDLL(None, use_errno=True).prctl
+    _oom_file = oom_file()
 
 
 @dataclass(slots=True)
@@ -148,9 +151,14 @@ class Shim:
             "tasks": [task.facts() for task in self.tasks],
             "leftovers": list(self.leftovers.values())[:LEFTOVERS_MAX],
             "sender": self.sender,
-            "oom_kills": self.record.oom_kills_since(),
+            "oom_kills": self.record.oom_kills_since() if self.killed() else None,
             "ended": ended,
         }
+
+    def killed(self) -> bool:
+        """Was any rank killed, or did a shell say so of its child?"""
+        ranks = [rank for task in self.tasks for rank in task.ranks]
+        return any(rank.signal == signal.SIGKILL or rank.code == 137 for rank in ranks)
 
     def start_stage(self, task: Task, stage: str) -> None:
         """Start `stage` on every rank; the first that cannot start ends the gang."""
@@ -334,47 +342,73 @@ class Shim:
 # -- birth ----------------------------------------------------------------------------------
 
 
-def main(request: int, reply: int) -> None:
-    """Body of the forked shim; never returns."""
+def main(channel: socket.socket, taken: int) -> None:
+    """Body of the forked shim: wait for a request, claim, live. Never returns."""
     status = 70
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.setsid()
-        os.dup2(0, 2)  # the zygote's error text is not ours
-        body = json.loads(os.pread(request, os.fstat(request).st_size, 0))
-        os.close(request)
-        if (shim := claim(body, reply)) is not None:
-            os.set_blocking(reply, False)
-            shim.live()
+        me, subreaper = become_shim()
+        data, fds, _flags, _address = socket.recv_fds(channel, 16, 2)
+        os.close(taken)  # the zygote forks the next one now
+        channel.close()
+        if data and len(fds) == 2:
+            serve(fds[0], fds[1], me, subreaper=subreaper)
         status = 0
     finally:
         os._exit(status)
 
 
-def claim(body: dict[str, Any], reply: int) -> Shim | None:
-    """Take the claim and say so; None (and no payload) if somebody has it or it cannot be made."""
+def become_shim() -> tuple[procfs.Identity, bool]:
+    """All that can be done before there is a job."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.setsid()
+    os.dup2(0, 2)  # the zygote's error text is not ours
+    _prctl(_PR_SET_NAME, b"npa-shim", 0, 0, 0)
+    subreaper = _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    me = procfs.own_identity(procfs.boot_id())
+    rehearse(me)
+    return me, subreaper
+
+
+def rehearse(me: procfs.Identity) -> None:
+    """Touch the memory that a job will need, while nobody waits: saves 0.3 ms a launch."""
+    ranks = [{"setup": {}, "run": {"A": "B"}}]
+    one = {"path": "", "argv": [], "shell": "", "setup": "", "env": {"A": "B"}, "ranks": ranks}
+    task = task_of(json.loads(json.dumps(one)), 0, 1)
+    json.dumps(Shim("", "", 0.0, [task], me, -1, RecordFile("", ""), True).facts(0.0))
+
+
+def serve(request: int, reply: int, me: procfs.Identity, *, subreaper: bool) -> None:
+    body = json.loads(os.pread(request, os.fstat(request).st_size, 0))
+    os.close(request)
+    if not claim(body, me, reply):
+        return
+    folder, of = body["folder"], len(body["tasks"])
+    tasks = [task_of(one, number, of) for number, one in enumerate(body["tasks"])]
+    record = RecordFile(folder, _oom_file)
+    Shim(folder, body["key"], body["grace"], tasks, me, reply, record, subreaper).live()
+    os.close(reply)  # wakes a driver that waits: the record is there
+
+
+def claim(body: dict[str, Any], me: procfs.Identity, reply: int) -> bool:
+    """Take the claim and say so; False (and no payload) if that cannot be done."""
     folder, stage = body["folder"], "workdir"
     try:
         os.chdir(body["workdir"] or folder)
         stage = "claim"
-        me = procfs.own_identity(body["boot"])
         lock = os.open(f"{folder}/{layout.JOB}", os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held for life: proof of life
         os.symlink(layout.claim_text(layout.SHIM, str(me)), f"{folder}/{layout.CLAIM}")
     except (FileExistsError, BlockingIOError):
         os.write(reply, b"foreign")
-        return None
+        return False
     except OSError as error:
         os.write(reply, f"errno {error.errno} {stage}".encode())
-        return None
+        return False
     os.write(reply, f"claimed {me}".encode())
-    _prctl(_PR_SET_NAME, b"npa-shim", 0, 0, 0)
-    subreaper = _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    tasks = [task_of(one, number, len(body["tasks"])) for number, one in enumerate(body["tasks"])]
-    record = RecordFile(folder, body["oom_file"])
-    return Shim(folder, body["key"], body["grace"], tasks, me, reply, record, subreaper)
+    os.set_blocking(reply, False)
+    return True
 
 
 def task_of(one: dict[str, Any], number: int, of: int) -> Task:

@@ -1,10 +1,13 @@
-"""The zygote: one small process per driver that forks a shim for each launch.
+"""The zygote: one small process per driver that keeps one forked shim ready for the next launch.
 
-Forking a 10 MB process costs a fraction of starting an interpreter, and of forking a driver. It
-is run as a script by `launcher.py` with an isolated interpreter and without site-packages; it ends
-when the driver's end of its socket closes. Each request is one message with two descriptors: the
-request itself (a memory file: secrets touch no disk) and the pipe for the one reply. The pipe's
-end without a reply proves that nobody who could still start the job is left.
+Forking a 10 MB process costs a fraction of starting an interpreter, and it is done ahead, while the
+job before is running. The zygote is run as a script by `launcher.py`, isolated and without
+site-packages; it ends when the driver's end of its socket closes, and so does a shim that waits.
+
+Each request is one message with two descriptors: the request itself (a memory file: secrets touch
+no disk) and the pipe for the one reply. A waiting shim takes the message; if none can be forked,
+the zygote takes it and says why. The end of the pipe without a reply proves that nobody is left who
+could still start the job.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import select
 import signal
 import socket
 import sys
@@ -19,6 +23,8 @@ import types
 from collections.abc import Callable
 
 _PACKAGES = ("npa", "npa.orchestration", "npa.orchestration.local")
+
+ShimMain = Callable[[socket.socket, int], None]
 
 
 def borrow_packages(here: str) -> None:
@@ -30,32 +36,61 @@ def borrow_packages(here: str) -> None:
         sys.modules[name] = module
 
 
-def serve(channel: socket.socket, shim_main: Callable[[int, int], None]) -> None:
-    """Fork a shim for each request until the driver closes its end."""
+def serve(channel: socket.socket, shim_main: ShimMain) -> None:
+    """Keep one shim waiting until the driver closes its end."""
     while True:
-        data, fds, _flags, _address = socket.recv_fds(channel, 16, 2)
-        if not data:
+        try:
+            taken = fork_shim(channel, shim_main)
+        except OSError as error:
+            if not refuse_one(channel, error.errno or 0):
+                return
+            continue
+        wait_for_end(taken, channel)
+        os.close(taken)
+        if hung_up(channel):
             return
-        if len(fds) == 2:
-            fork_shim(channel, fds[0], fds[1], shim_main)
-        for fd in fds:
-            os.close(fd)
 
 
-def fork_shim(
-    channel: socket.socket, request: int, reply: int, shim_main: Callable[[int, int], None]
-) -> None:
+def fork_shim(channel: socket.socket, shim_main: ShimMain) -> int:
+    """A shim that waits for a message; the pipe ends when it took one, or died."""
+    taken, signal_taken = os.pipe2(os.O_CLOEXEC)
     try:
         pid = os.fork()
-    except OSError as error:
-        os.write(reply, f"errno {error.errno} fork".encode())
-        return
+    except OSError:
+        os.close(taken)
+        os.close(signal_taken)
+        raise
     if pid == 0:
         try:
-            channel.close()
-            shim_main(request, reply)
+            os.close(taken)
+            shim_main(channel, signal_taken)
         finally:
             os._exit(70)  # never back into the loop; `shim_main` ends the process by itself
+    os.close(signal_taken)
+    return taken
+
+
+def wait_for_end(taken: int, channel: socket.socket) -> None:
+    poll = select.poll()
+    poll.register(taken, select.POLLIN)
+    poll.register(channel, 0)  # only its hang-up
+    poll.poll()
+
+
+def hung_up(channel: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(channel, 0)
+    return bool(poll.poll(0))
+
+
+def refuse_one(channel: socket.socket, number: int) -> bool:
+    """Answer the next launch with the reason why no shim could be forked; False at the end."""
+    data, fds, _flags, _address = socket.recv_fds(channel, 16, 2)
+    if len(fds) == 2:
+        os.write(fds[1], f"errno {number} fork".encode())
+    for fd in fds:
+        os.close(fd)
+    return bool(data)
 
 
 def main() -> None:
