@@ -12,7 +12,7 @@ from enum import Enum
 
 from npa.errors import JournalCorrupt
 from npa.orchestration.journal import entries as e
-from npa.orchestration.journal.chain import Frame
+from npa.orchestration.journal.frame import Frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,6 @@ of them could be established, the same bytes are offered again and nothing may b
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +15,9 @@ from dataclasses import dataclass
 
 from npa.errors import JournalCorrupt, StorageError
 from npa.observation import Absent, Ambiguous, Found, Unavailable
-from npa.orchestration.journal.codec import canonical, decode, encode
+from npa.orchestration.journal.codec import canonical, encode
 from npa.orchestration.journal.entries import Entry
+from npa.orchestration.journal.frame import Frame, parse
 from npa.storage import Blob, CreateOutcome, Storage
 
 FOLDER = "npa-workflow/journal/"
@@ -28,20 +27,6 @@ READERS = 16  # parallel GETs when a run is opened
 
 def key_of(n: int) -> str:
     return f"{FOLDER}{n:010d}.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One frame as read. `digest` is the SHA-256 of its bytes, `size` their number."""
-
-    n: int
-    prev: str
-    at: float
-    epoch: int
-    by: str
-    entries: tuple[Entry, ...]
-    digest: str
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,30 +186,6 @@ class Journal:
                     return Unknown(Unavailable("store", error.message, "journal", self._now()))
             case Unavailable():
                 return Unknown(answer)
-
-
-def parse(data: bytes) -> Frame:
-    """Read one frame. Raises JournalCorrupt for bytes that are not exactly a frame."""
-    try:
-        raw = json.loads(data)
-        entries = tuple(decode(x) for x in raw["entries"])
-        frame = Frame(
-            n=raw["n"],
-            prev=raw["prev"],
-            at=raw["at"],
-            epoch=raw["epoch"],
-            by=raw["by"],
-            entries=entries,
-            digest=hashlib.sha256(data).hexdigest(),
-            size=len(data),
-        )
-    except JournalCorrupt:
-        raise
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise JournalCorrupt(f"a journal frame is torn or foreign: {error}") from error
-    if not isinstance(frame.n, int) or not isinstance(frame.prev, str) or not entries:
-        raise JournalCorrupt("a journal frame is torn or foreign")
-    return frame
 
 
 def _cannot_look(cause: Unavailable) -> StorageError:
