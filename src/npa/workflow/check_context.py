@@ -8,8 +8,19 @@ from functools import cached_property
 from npa.workflow.codes import Code, severity_of
 from npa.workflow.diagnostics import Diagnostic, path_text, report
 from npa.workflow.meaning import Path, State, Workflow
+from npa.workflow.order import (
+    Order,
+    Reach,
+    find_cycles,
+    group_edges,
+    group_members,
+    live_targets,
+    order_of,
+    reach,
+)
+from npa.workflow.source import resolve_plain
 from npa.workflow.suggest import Suggester
-from npa.workflow.tokens import ConfigResolution, resolve_config
+from npa.workflow.tokens import ConfigResolution, config_reference, resolve_config
 from npa.workflow.tools import Tool, Tools
 
 _LINES_SEARCHED_MAX = 2000
@@ -25,15 +36,18 @@ class Context:
         overrides: Mapping[str, str],
         broken: frozenset[str],
         lines: Sequence[str],
+        declared_config: frozenset[str] | None = None,
     ) -> None:
         self.workflow = workflow
         self.tools = tools
         self.overrides = overrides
         self.broken = broken
         self.lines = lines
+        self.declared_config = declared_config
         self.problems: list[Diagnostic] = []
         self.suggest = Suggester()
         self._tools: dict[str, Tool | None] = {}
+        self._inside: dict[str, frozenset[str]] = {}
 
     # Complaining
 
@@ -82,6 +96,12 @@ class Context:
                     return
         self.add(code, message, path, help=help)
 
+    def add_without_place(self, code: Code, message: str, path: str, hint: str) -> None:
+        """A problem that is not in the file; `path` says what it is about."""
+        self.problems.append(
+            Diagnostic(code.value, severity_of(code), message, path=path, help=hint)
+        )
+
     # Looking
 
     def path(self, state: State | str, *rest: str | int) -> Path:
@@ -101,6 +121,26 @@ class Context:
         if ref not in self._tools:
             self._tools[ref] = self.tools.get(ref)
         return self._tools[ref]
+
+    @cached_property
+    def reach(self) -> Reach:
+        return reach(self.workflow)
+
+    @cached_property
+    def order(self) -> Order | None:
+        """What comes before what; None while groups or ways out are circular or lead nowhere."""
+        workflow = self.workflow
+        if workflow.initial not in workflow.states or find_cycles(group_edges(workflow)):
+            return None
+        edges = {
+            name: () if self.reach.only_member(name) else live_targets(state)
+            for name, state in workflow.states.items()
+        }
+        return None if find_cycles(edges) else order_of(workflow, self.reach)
+
+    @cached_property
+    def parallel_members(self) -> frozenset[str]:
+        return frozenset(m for s in self.workflow.states.values() for m in s.parallel)
 
     @cached_property
     def tool_names(self) -> Sequence[str]:
@@ -131,6 +171,64 @@ class Context:
     @cached_property
     def resolved(self) -> Mapping[str, object]:
         return self.resolution.values
+
+    @cached_property
+    def loops(self) -> tuple[str, ...]:
+        return tuple(n for n, s in self.workflow.states.items() if s.loop is not None)
+
+    def inside_loop(self, loop: str) -> frozenset[str]:
+        """All states inside a looped group, at any depth."""
+        if loop not in self._inside:
+            states = self.workflow.states
+            found: set[str] = set()
+            pending = list(group_members(states[loop]))
+            while pending:
+                name = pending.pop()
+                if name in states and name not in found:
+                    found.add(name)
+                    pending.extend(group_members(states[name]))
+            self._inside[loop] = frozenset(found)
+        return self._inside[loop]
+
+    # Config references
+
+    @cached_property
+    def declared(self) -> frozenset[str]:
+        """Config keys of the file itself and of its tools' defaults, `--var` left out."""
+        if self.declared_config is None:
+            return frozenset(self.config) - frozenset(self.overrides)
+        defaults = frozenset(self.config) - frozenset(self.workflow.config)
+        return frozenset(self.declared_config) | defaults
+
+    @cached_property
+    def unresolved(self) -> frozenset[str]:
+        """Config keys whose own value was refused."""
+        resolution = self.resolution
+        keys = {key for key, _ in resolution.unknown} | set(resolution.too_long)
+        keys.update(key for cycle in resolution.cycles for key in cycle)
+        return frozenset(keys)
+
+    def reported_in_config(self, value: object) -> bool:
+        """Does the value refer to a config key that is reported anyway?"""
+        return isinstance(value, str) and config_reference(value) in self.unresolved
+
+    def config_hint(self, value: object) -> str:
+        key = config_reference(value) if isinstance(value, str) else ""
+        if key and key not in self.resolved:
+            return self.suggest.did_you_mean(key, self.resolved)
+        return ""
+
+    def number(self, value: float | str) -> float | None:
+        """A number, digits, or a config reference to one; None if it is neither."""
+        found: object = value
+        if isinstance(value, str):
+            key = config_reference(value)
+            found = self.resolved.get(key) if key else value
+        if isinstance(found, str):
+            found = resolve_plain(found.strip())
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            return None
+        return float(found) if abs(found) < 1e300 else None
 
 
 SAMPLE_RUN_ID = "sample-run-0001"

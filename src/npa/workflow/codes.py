@@ -70,6 +70,7 @@ class Code(Enum):
     NEEDS_AGAINST_ORDER = "NPA048"
     NEEDS_CYCLE = "NPA049"
     MAY_NOT_MATCH = "NPA050"
+    IDLE_FIELD = "NPA051"
     # Tokens
     BAD_TOKEN = "NPA060"  # noqa: S105
     UNKNOWN_SCOPE = "NPA061"
@@ -99,6 +100,7 @@ WARNINGS = frozenset(
         Code.IDLE_DECISION,
         Code.NO_DECISION_WRITER,
         Code.MAY_NOT_MATCH,
+        Code.IDLE_FIELD,
         Code.SHELL_HAZARD,
         Code.OUTPUT_REWRITTEN,
         Code.INPUT_NOT_WRITTEN,

@@ -71,10 +71,22 @@ def _load(source: Source, tools: Tools, overrides: Mapping[str, str]) -> Loaded:
     problems = [*source.diagnostics, *shaper.problems]
     if workflow is not None:
         broken = frozenset(str(p[1]) for p in shaper.broken if len(p) > 1 and p[0] == "states")
-        problems += check(workflow, tools, overrides=overrides, broken=broken, lines=source.lines)
+        problems += check(
+            workflow,
+            tools,
+            overrides=overrides,
+            broken=broken,
+            lines=source.lines,
+            declared_config=_declared(source.value),
+        )
     if has_errors(problems):
         workflow = None
     return Loaded(workflow, in_order(problems), source)
+
+
+def _declared(raw: object) -> frozenset[str]:
+    config = raw.get("config") if isinstance(raw, dict) else None
+    return frozenset(config) if isinstance(config, dict) else frozenset()
 
 
 def _understand(source: Source, shaper: Shaper, overrides: Mapping[str, str]) -> Workflow | None:

@@ -29,6 +29,11 @@ _TOKEN = re.compile(
 )
 
 
+# Braces that are meant as a token although they are none: a scope's name, or one bare word. Other
+# text between braces (a dict in inline Python, a Go template) is text, as the format always had it.
+_MEANT = re.compile(r"\{\{\s*(?:(?:config|run|state|loop|item)\b|[A-Za-z_][A-Za-z0-9_-]*\s*\}\})")
+
+
 def _base64(value: object) -> str:
     return base64.b64encode(text_of(value).encode()).decode()
 
@@ -178,7 +183,8 @@ def parse(text: str) -> Template:
                 problems.append(found)
                 literal.append(match.group())
         else:
-            problems.append(_malformed(text, at))
+            if _MEANT.match(text, at):
+                problems.append(_malformed(text, at))
             literal.append("{{")
             done = at + 2
         at = text.find("{{", done)
