@@ -103,13 +103,13 @@ def test_without_an_assumption_the_tree_shows_both_paths() -> None:
         "    escalate",
         "    end at 'escalate'",
         "- loop_back_to_inner_loop:",
-        "  refine[2]/work",
-        "  refine[2]/grade",
-        "  ? refine[2]?until (s3://b/gate.json)",
-        "  - promote_checkpoint:",
-        "    goes on at route, as above",
-        "  - loop_back_to_inner_loop:",
-        "    goes on at route, as above",
+        "refine[2]/work",
+        "refine[2]/grade",
+        "? refine[2]?until (s3://b/gate.json)",
+        "- promote_checkpoint:",
+        "  goes on at route, as above",
+        "- loop_back_to_inner_loop:",
+        "goes on at route, as above",
     ]
 
 

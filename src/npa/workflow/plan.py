@@ -25,6 +25,7 @@ from npa.workflow.graph import Graph
 from npa.workflow.step import Step
 from npa.workflow.walk import Walk
 
+INDENT_MAX = 40  # levels of indented text
 PLAN_STEPS_MAX = 50_000  # steps of one plan or tree; a loop with a wild `max` must not fill memory
 
 
@@ -377,16 +378,19 @@ def tree_json(tree: PlanTree) -> list[dict[str, object]]:
 
 
 def tree_lines(tree: PlanTree) -> list[str]:
-    """The tree as indented text; a node met again is named, not repeated."""
+    """The tree as indented text; a node met again is named, not repeated.
+
+    What follows the last answer of a loop's question stays at its level, so that many iterations
+    do not march off to the right.
+    """
     lines: list[str] = []
     shown: set[int] = set()
     stack: list[tuple[int, int, str]] = [(0, 0, "")]
     while stack:
-        index, depth, answer = stack.pop()
+        index, depth, heading = stack.pop()
         node = tree.nodes[index]
-        indent = "  " * depth
-        if answer:
-            lines.append(f"{'  ' * (depth - 1)}- {answer}:")
+        indent = _indent(depth)
+        lines.extend([heading] if heading else ())
         if index in shown:
             first = next((s.path for b in node.batches for s in b.steps), "")
             lines.append(f"{indent}goes on at {first or _end_text(node)}, as above")
@@ -398,8 +402,15 @@ def tree_lines(tree: PlanTree) -> list[str]:
             lines.append(f"{indent}? {node.question.key}{where}")
         if node.ended is not None:
             lines.append(f"{indent}{_end_text(node)}")
-        stack.extend((target, depth + 1, way) for way, target in reversed(node.ways))
+        flat = node.question is not None and node.question.key.endswith("?until")
+        for place, (way, target) in reversed(list(enumerate(node.ways, 1))):
+            deeper = not (flat and place == len(node.ways))
+            stack.append((target, depth + deeper, f"{indent}- {way}:"))
     return lines
+
+
+def _indent(depth: int) -> str:
+    return "  " * min(depth, INDENT_MAX)
 
 
 def _end_text(node: PlanNode) -> str:
