@@ -58,9 +58,6 @@ def test_a_tool_says_what_it_does_and_runs_something(name: str) -> None:
     found = entry(name)
     assert found.summary
     assert found.command
-    assert {param.key for param in found.params} >= {
-        param.key for param in found.params if param.role
-    }
 
 
 @needs_facts
