@@ -105,10 +105,10 @@ class Pipeline:
         """The catalogue's own gate, on the number that was measured; does it promote?"""
         folder = f"{self.uri}artifacts/refine/{self.loop}/"
         threshold = str(self.config["accuracy_threshold"])
-        argv = ["measured", "--input", f"{folder}metrics.json", "--field", "accuracy"]
-        argv += ["--op", ">=", "--value", threshold, "--output", f"{folder}decision.json"]
+        argv = ["--report", f"{folder}metrics.json", "--path", "accuracy", "--op", ">="]
+        argv += [f"--threshold={threshold}", "--decision", f"{folder}decision.json"]
         subprocess.run(
-            [sys.executable, "-m", "npa.tools.decide", *argv],
+            [sys.executable, "-m", "npa.tools.threshold", *argv],
             env=self.environment("refine-gate", 0, 1),
             check=True,
             timeout=120,

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 from examples.digits_harness import EXAMPLE, Pipeline
+from npa.catalog.loader import Catalog
+from npa.workflow.load import load_file
 
 pytest.importorskip("sklearn", reason="the `demo` extra is not installed")
 pytest.importorskip("matplotlib", reason="the `demo` extra is not installed")
@@ -61,6 +63,13 @@ def page_of(pipeline: Pipeline) -> str:
 def arrays(pipeline: Pipeline, name: str) -> dict[str, np.ndarray]:
     with np.load(pipeline.root / "artifacts" / name) as archive:
         return dict(archive)
+
+
+@pytest.mark.parametrize("overrides", [{}, {"accuracy_threshold": "1.01"}])
+def test_the_file_is_clean(overrides: dict[str, str]) -> None:
+    loaded = load_file(EXAMPLE / "pipeline.yaml", tools=Catalog.load(), overrides=overrides)
+    assert loaded.diagnostics == ()
+    assert loaded.workflow is not None
 
 
 def test_the_parts_share_no_image_and_cover_all(promoted: Pipeline) -> None:

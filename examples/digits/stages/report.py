@@ -36,7 +36,7 @@ def main() -> None:
 
 def collect(stage: Stage) -> Json:
     """All that the page is made of, read from the artifacts."""
-    decision = stage.input("digits.decision.v1").read_json()
+    decision = stage.input("npa.decision.v1").read_json()
     form = str(stage.params["form"])
     decided = FORMS.get(decision["decision"], "")
     if decided != form:
