@@ -9,6 +9,7 @@ import pytest
 
 from npa.cli.output import Output
 from npa.cli.progress import LiveProgress, PlainProgress, Tracker, progress, span
+from npa.orchestration.driver import Snapshot
 from npa.orchestration.journal import entries as e
 from npa.orchestration.journal.chain import Frame
 from npa.orchestration.state import RunState
@@ -28,6 +29,9 @@ class History:
         self.state.apply(
             [Frame(n=n, prev="", at=float(n), epoch=0, by="", entries=entries, digest="", size=0)]
         )
+
+    def snapshot(self, **waits: str) -> Snapshot:
+        return Snapshot(self.state, waits, {})
 
     def start(self, path: str, number: int = 1) -> str:
         key = f"{path}-{number}"
@@ -71,11 +75,11 @@ def test_plain_lines_tell_failures_with_their_reason_and_the_attempt(
     history, view = History(), PlainProgress(Output())
     first = history.start("train")
     history.end(first, "train", e.Result.FAILED, code="PAYLOAD_EXIT", exit_code=3, rank=1)
-    view.show(history.state)
+    view.show(history.snapshot())
     second = history.start("train", 2)
-    view.show(history.state)
+    view.show(history.snapshot())
     history.end(second, "train", e.Result.SUCCEEDED)
-    view.show(history.state)
+    view.show(history.snapshot())
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == [
@@ -83,6 +87,14 @@ def test_plain_lines_tell_failures_with_their_reason_and_the_attempt(
         "00:00:09  running    train (attempt 2)",
         "00:00:12  succeeded  train (attempt 2)",
     ]
+
+
+def test_a_wait_is_told_once_with_what_it_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
+    history, view = History(), PlainProgress(Output())
+    for _ in range(3):
+        view.show(history.snapshot(train="no GPU is free"))
+    view.show(history.snapshot(train="the job is running"))
+    assert capsys.readouterr().err == "waiting: train: no GPU is free\n"
 
 
 def test_the_live_table_shows_what_runs_and_what_ended_last() -> None:
@@ -93,7 +105,7 @@ def test_the_live_table_shows_what_runs_and_what_ended_last() -> None:
         key = history.start(f"done-{number}")
         history.end(key, f"done-{number}", e.Result.SUCCEEDED)
     history.start("train")
-    view.show(history.state)
+    view.show(history.snapshot())
     view.note("waiting for room")
     stream = io.StringIO()
     Console(file=stream, width=100).print(view)

@@ -21,7 +21,7 @@ class Lazy:
 
     target: str
     summary: str
-    section: str = "Commands"
+    section: str = "Commands"  # "" hides the command
 
 
 class LazyGroup(click.Group):
@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
 
     def _spellings(self) -> dict[str, str]:
         """What may have been meant: our commands, and at the root those of `npa workflow` too."""
-        return self.elsewhere | {name: name for name in self.table}
+        return self.elsewhere | {name: name for name, entry in self.table.items() if entry.section}
 
     def shell_complete(
         self,
@@ -71,17 +71,22 @@ class LazyGroup(click.Group):
     ) -> list[click.shell_completion.CompletionItem]:
         """Names and summaries from the table: completing a name imports no command."""
         item = click.shell_completion.CompletionItem
-        names = [name for name in self.table if name.startswith(incomplete)]
+        names = [
+            name
+            for name, entry in self.table.items()
+            if entry.section and name.startswith(incomplete)
+        ]
         own = [item(name, help=self.table[name].summary) for name in names]
         return own + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections = dict.fromkeys(entry.section for entry in self.table.values())
-        width = max(len(name) for name in self.table)
+        shown = {name: entry for name, entry in self.table.items() if entry.section}
+        sections = dict.fromkeys(entry.section for entry in shown.values())
+        width = max(len(name) for name in shown)
         for section in sections:
             rows = [
                 (name.ljust(width), entry.summary)
-                for name, entry in self.table.items()
+                for name, entry in shown.items()
                 if entry.section == section
             ]
             with formatter.section(section):

@@ -19,6 +19,8 @@ from npa.orchestration.state import Attempt, RunState, Stage
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from npa.orchestration.driver import Snapshot
+
 ROWS_MAX = 12
 REFRESH_PER_SECOND = 8
 _QUIET = frozenset({"reserved", "launching", "launched", "pending", "starting"})
@@ -81,7 +83,8 @@ def describe(attempt: Attempt, path: str) -> tuple[str, str, float]:
             return "launching", "", attempt.intended_at
         case Stage.LAUNCHED:
             word = attempt.member_phases.get(path) or attempt.phase or "launched"
-            return word, attempt.reason, attempt.intended_at
+            reason = attempt.reason if worth_telling(attempt.reason) else ""
+            return word, reason, attempt.intended_at
         case Stage.ENDED:
             return *_end_of(attempt, path), attempt.ended_at
         case _:
@@ -119,9 +122,9 @@ def span(seconds: float) -> str:
 
 
 class Progress(Protocol):
-    """Takes each new state of the run; `note` takes a sentence about the run as a whole."""
+    """Takes what a driver shows of itself after each tick; `note` a sentence from outside."""
 
-    def show(self, state: RunState) -> None: ...
+    def show(self, snapshot: Snapshot) -> None: ...
 
     def note(self, text: str) -> None: ...
 
@@ -132,14 +135,24 @@ class PlainProgress:
     def __init__(self, output: Output) -> None:
         self._output = output
         self._tracker = Tracker()
+        self._waits: dict[str, str] = {}
 
-    def show(self, state: RunState) -> None:
-        for change in self._tracker.changes(state):
+    def show(self, snapshot: Snapshot) -> None:
+        for change in self._tracker.changes(snapshot.state):
             if change.word not in _QUIET or change.detail:
                 self._output.note(line_of(change))
+        for subject, reason in snapshot.waits.items():
+            if self._waits.get(subject) != reason and worth_telling(reason):
+                self._output.note(f"waiting: {subject + ': ' if subject else ''}{reason}")
+        self._waits = dict(snapshot.waits)
 
     def note(self, text: str) -> None:
         self._output.note(text)
+
+
+def worth_telling(reason: str) -> bool:
+    """A wait that says more than that the step runs, which its state says already."""
+    return bool(reason) and not reason.startswith("the job is ")
 
 
 def line_of(change: Change) -> str:
@@ -158,10 +171,12 @@ class LiveProgress:
         self._tracker = Tracker()
         self._ended: list[Change] = []
         self._note = ""
+        self._waits: Mapping[str, str] = {}
 
-    def show(self, state: RunState) -> None:
-        ended = [c for c in self._tracker.changes(state) if c.word in _STYLE]
+    def show(self, snapshot: Snapshot) -> None:
+        ended = [c for c in self._tracker.changes(snapshot.state) if c.word in _STYLE]
         self._ended = (self._ended + ended)[-ROWS_MAX:]
+        self._waits = snapshot.waits
 
     def note(self, text: str) -> None:
         self._note = text
@@ -180,14 +195,16 @@ class LiveProgress:
         for change in self._ended[-rows:]:
             table.add_row(_path(change), change.word, "", change.detail, style=_STYLE[change.word])
         for change in live[:ROWS_MAX]:
-            table.add_row(_path(change), change.word, span(now - change.at), change.detail)
+            detail = change.detail or self._waits.get(change.path, "")
+            table.add_row(_path(change), change.word, span(now - change.at), detail)
         if len(live) > ROWS_MAX:
             table.add_row(f"and {len(live) - ROWS_MAX} more", "", "", "")
         return Group(Text(self._title(live), style="bold"), table)
 
     def _title(self, live: list[Change]) -> str:
         counts = f"{self._tracker.done} succeeded, {len(live)} live"
-        return f"{self._run_id}: {counts}" + (f" - {self._note}" if self._note else "")
+        note = self._note or self._waits.get("", "")
+        return f"{self._run_id}: {counts}" + (f" - {note}" if note else "")
 
 
 def _path(change: Change) -> str:

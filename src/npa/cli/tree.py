@@ -16,10 +16,7 @@ WORKFLOW = {
         "npa.cli.validate:validate_spec", "report every problem of a file", _AUTHOR
     ),
     "plan-spec": Lazy("npa.cli.plan:plan_spec", "show the steps or waves that would run", _AUTHOR),
-    "graph": Lazy("npa.cli.plan:graph", "draw the pipeline", _AUTHOR),
-    "describe": Lazy(
-        "npa.cli.plan:describe", "list a file's parameters and where they are used", _AUTHOR
-    ),
+    "graph": Lazy("npa.cli.picture:graph", "draw the pipeline", _AUTHOR),
     "submit": Lazy("npa.cli.submit:submit", "start a run", _RUN),
     "run-spec": Lazy("npa.cli.submit:run_spec", "plan a file, or run it here with --execute", _RUN),
     "status": Lazy("npa.cli.status:status", "say how a run stands", _RUN),
@@ -28,10 +25,10 @@ WORKFLOW = {
     "list": Lazy("npa.cli.status:list_runs", "list runs", _RUN),
     "cancel": Lazy("npa.cli.control:cancel", "cancel a run and prove it", _RUN),
     "resume": Lazy("npa.cli.control:resume", "go on with a run that has no driver", _RUN),
+    "drive-detached": Lazy("npa.cli.control:drive_detached", "", ""),
     "explain": Lazy(
         "npa.cli.validate:explain", "explain a code with a wrong and a right example", _LEARN
     ),
-    "schema": Lazy("npa.cli.plan:schema", "print the JSON Schema for editors", _LEARN),
     "tools": Lazy("npa.cli.tools:tools", "list the tools, or explain one", _LEARN),
 }
 
@@ -68,7 +65,7 @@ npa = LazyGroup(
         "Run pipelines of robotics and physical-AI teams, on this machine or on GPU clusters, "
         "with truth under failure."
     ),
-    elsewhere={name: f"workflow {name}" for name in WORKFLOW},
+    elsewhere={name: f"workflow {name}" for name, entry in WORKFLOW.items() if entry.section},
 )
 npa.params.append(
     click.Option(

@@ -1,0 +1,131 @@
+"""Driving a run from the command line: progress, signals, and how it ended as an exit code."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import assert_never
+
+from npa.cli.exit_codes import ExitCode
+from npa.cli.output import Output
+from npa.cli.progress import Progress, progress
+from npa.cli.result import show_result
+from npa.errors import RunError
+from npa.orchestration.decide import Goal
+from npa.orchestration.driver import Driver, Ending, Outcome, Snapshot
+from npa.orchestration.runs import Drive, Host, OpenRun, make_drive
+
+
+class Interrupts:
+    """What signals ask of a driver.
+
+    The first Ctrl-C cancels the run, the second leaves it without a driver. SIGTERM and a closed
+    terminal leave it too: what runs goes on, and `resume` picks it up.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.left = False
+        self._driver: Driver | None = None
+        self._view: Progress | None = None
+
+    def attach(self, driver: Driver, view: Progress) -> None:
+        self._driver, self._view = driver, view
+
+    def on_interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        self.count += 1
+        if self._driver is None or self._view is None:
+            raise KeyboardInterrupt
+        if self.count == 1:
+            self._driver.request_cancel("interrupted by Ctrl-C")
+            self._view.note("cancelling; Ctrl-C again leaves the run as it is")
+        else:
+            self.on_terminate(_number, _frame)
+
+    def on_terminate(self, _number: int, _frame: FrameType | None) -> None:
+        self.left = True
+        if self._driver is not None:
+            self._driver.request_stop()
+
+
+@contextmanager
+def handled() -> Iterator[Interrupts]:
+    """Install the handlers for the time of a drive."""
+    interrupts = Interrupts()
+    wanted = {
+        signal.SIGINT: interrupts.on_interrupt,
+        signal.SIGTERM: interrupts.on_terminate,
+        signal.SIGHUP: interrupts.on_terminate,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+    try:
+        yield interrupts
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def drive(output: Output, host: Host, run: OpenRun, *, take_over: bool = False) -> int:
+    """Drive a run to its end with progress on stderr; then print the result.
+
+    Raises RunError (IDENTITY_MISMATCH) when present inputs differ from the sealed ones, and what
+    the driver raises.
+    """
+    outcome, interrupted = run_driver(output, host, run, take_over=take_over)
+    show_result(output, run, outcome)
+    return exit_code_of_ending(outcome, interrupted=interrupted)
+
+
+def run_driver(
+    output: Output,
+    host: Host,
+    run: OpenRun,
+    *,
+    goal: Goal = Goal.COMPLETE,
+    take_over: bool = False,
+) -> tuple[Outcome, bool]:
+    """How the drive ended, and whether Ctrl-C was pressed. `run.state` is then the last state."""
+    with handled() as interrupts, progress(output, run.place.run_id) as view:
+        made = make_drive(host, run, goal=goal, observer=view.show)
+        refuse_changes(run.place.run_id, made)
+        interrupts.attach(made.driver, view)
+        outcome = made.run(take_over=take_over)
+        run.state = made.driver.state
+        view.show(Snapshot(run.state, {}, {}))
+    return outcome, interrupts.count > 0
+
+
+def refuse_changes(run_id: str, made: Drive) -> None:
+    """Stop before anything is written when the sealed inputs have changed."""
+    if not made.changed:
+        return
+    made.engine.close()
+    raise RunError(
+        f"the inputs of run `{run_id}` have changed since it began: {', '.join(made.changed)}",
+        not_done="nothing was decided or launched",
+        hint="undo the change, or go on with it and say why",
+        next_command=f"npa workflow resume {run_id} --accept-changes REASON",
+        code="IDENTITY_MISMATCH",
+    )
+
+
+def exit_code_of_ending(outcome: Outcome, *, interrupted: bool) -> ExitCode:
+    """The exit code of a command that drove a run."""
+    match outcome.ending:
+        case Ending.COMPLETED:
+            return ExitCode.OK
+        case Ending.FAILED:
+            return ExitCode.FAILED
+        case Ending.CANCELLED:
+            return ExitCode.INTERRUPTED if interrupted else ExitCode.FAILED
+        case Ending.HELD:
+            identity = any(hold.code == "IDENTITY" for hold in outcome.holds.values())
+            return ExitCode.IDENTITY_MISMATCH if identity else ExitCode.HELD
+        case Ending.SUPERSEDED:
+            return ExitCode.DRIVEN_ELSEWHERE
+        case Ending.STOPPED:
+            return ExitCode.INTERRUPTED
+        case _:
+            assert_never(outcome.ending)

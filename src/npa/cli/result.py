@@ -1,0 +1,130 @@
+"""What a command that drove a run says at the end: one short text, or one JSON document."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from npa.cli.output import Ink, Output
+from npa.cli.progress import describe, span
+from npa.cli.spec import plural
+from npa.orchestration.driver import Ending, Outcome
+from npa.orchestration.runs import OpenRun, artifacts_of
+from npa.orchestration.state import RunState
+from npa.storage import uri_to_path
+from npa.views.status import Liveness, to_json, view_run
+
+STATUS = {
+    Ending.COMPLETED: "succeeded",
+    Ending.FAILED: "failed",
+    Ending.CANCELLED: "cancelled",
+    Ending.HELD: "held",
+    Ending.SUPERSEDED: "superseded",
+    Ending.STOPPED: "left",
+}
+
+
+def show_result(output: Output, run: OpenRun, outcome: Outcome) -> None:
+    """Print how the drive ended."""
+    output.document(document_of(run, outcome))
+    state, run_id = run.state, run.place.run_id
+    word = STATUS[outcome.ending]
+    ink = Ink.GOOD if outcome.ending is Ending.COMPLETED else Ink.ERROR
+    took = span(state.at - state.created_at)
+    done = sum(state.success_of(path) is not None for path in state.latest)
+    output.line(f"{run_id} {output.paint(word, ink)}: {plural(done, 'step')} succeeded, {took}")
+    _show_why(output, run, outcome)
+
+
+def _show_why(output: Output, run: OpenRun, outcome: Outcome) -> None:
+    state, run_id = run.state, run.place.run_id
+    match outcome.ending:
+        case Ending.COMPLETED:
+            for uri in last_outputs(state):
+                output.line(f"  {place(uri)}")
+            output.hint(f"`npa workflow artifacts {run_id}` lists everything that it produced")
+        case Ending.FAILED:
+            path = _failed_path(state)
+            if state.failure is not None:
+                output.line(f"  {state.failure.reason}")
+            if path:
+                output.hint(f"`npa workflow logs {run_id} {path} --tail 20` shows what it wrote")
+            output.hint(f"`npa workflow resume {run_id}` goes on once the cause is mended")
+        case Ending.CANCELLED:
+            if state.cancel is not None:
+                output.line(f"  {state.cancel.reason}")
+        case Ending.HELD:
+            for subject, hold in outcome.holds.items():
+                output.line(f"  {subject or 'the run'}: {hold.reason} ({hold.code})")
+            output.hint(f"`npa workflow explain {next(iter(outcome.holds.values())).code}`")
+        case Ending.SUPERSEDED:
+            output.line("  another driver has taken the run over; this one changed nothing more")
+            output.hint(f"`npa workflow status {run_id} --watch` follows it")
+        case Ending.STOPPED:
+            output.line("  what runs goes on without a driver")
+            output.hint(f"`npa workflow resume {run_id}` picks it up")
+        case _:
+            assert_never(outcome.ending)
+
+
+def last_outputs(state: RunState) -> list[str]:
+    """The outputs of the steps that ended last: those of the last wave."""
+    attempt = state.waves[state.last_wave].last if state.last_wave in state.waves else None
+    members = set(attempt.members) if attempt else set()
+    return [artifact.uri for path, artifact, _, _ in artifacts_of(state) if path in members]
+
+
+def place(uri: str) -> str:
+    """A file's path for people, any other URI as it is."""
+    return str(uri_to_path(uri)) if uri.startswith("file://") else uri
+
+
+def _failed_path(state: RunState) -> str:
+    if state.failure is not None and state.failure.path:
+        return state.failure.path
+    return next((p for p, a in state.latest.items() if describe(a, p)[0] == "failed"), "")
+
+
+def steps_of(run: OpenRun) -> object:
+    """The steps in the public shape of `status`."""
+    view = view_run(
+        run_id=run.place.run_id,
+        run_uri=run.place.run_uri,
+        workflow=run.place.workflow,
+        state=run.state,
+        live=None,
+        driver=Liveness.UNKNOWN,
+        as_of=run.state.at,
+    )
+    return to_json(view)["steps"]
+
+
+def document_of(run: OpenRun, outcome: Outcome) -> dict[str, object]:
+    """The JSON of `submit`, `run` and `resume`."""
+    state = run.state
+    failure = state.failure
+    return {
+        "workflow": run.place.workflow,
+        "run_id": run.place.run_id,
+        "run_prefix_uri": run.place.run_uri,
+        "status": STATUS[outcome.ending],
+        "terminal": state.terminal,
+        "error": failure.reason if failure else "",
+        "error_code": failure.code if failure else "",
+        "failed_step": _failed_path(state) if failure else "",
+        "cancel_reason": state.cancel.reason if state.cancel else "",
+        "holds": [
+            {"subject": subject, "code": hold.code, "reason": hold.reason}
+            for subject, hold in outcome.holds.items()
+        ],
+        "wave_count": len(state.waves),
+        "steps": steps_of(run),
+        "decisions": {
+            key: {"value": entry.value, "uri": entry.uri, "seen": entry.seen}
+            for key, entry in state.decisions.items()
+        },
+        "watermarks": {
+            path: {"uri": entry.uri, "objects": entry.objects}
+            for path, entry in state.triggers.items()
+        },
+        "seconds": round(state.at - state.created_at, 3),
+    }

@@ -1,0 +1,65 @@
+"""A workflow file on the command line: load it, show what is wrong with it, or refuse it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from npa.cli.options import pairs
+from npa.cli.output import Output, colour_wanted
+from npa.errors import NpaError
+
+if TYPE_CHECKING:
+    from npa.workflow.load import Loaded
+    from npa.workflow.meaning import Workflow
+    from npa.workflow.tools import Tools
+
+
+class SpecInvalid(NpaError):
+    """The file has errors; they were shown."""
+
+    code = "SPEC_INVALID"
+
+
+def tools_of(catalogs: Sequence[Path]) -> Tools:
+    """The built-in catalogue, and the user's own over it. Raises UsageError."""
+    from npa.catalog.loader import Catalog
+
+    return Catalog.load(*catalogs)
+
+
+def load(spec: Path, var: Sequence[str], tools: Tools) -> Loaded:
+    """The file as loaded, with all its problems. Raises UsageError if it cannot be read."""
+    from npa.workflow.load import load_file
+
+    return load_file(spec, tools=tools, overrides=pairs(var, "--var"))
+
+
+def require(spec: Path, var: Sequence[str], tools: Tools, *, not_done: str) -> Workflow:
+    """The workflow, or SpecInvalid after its problems went to stderr. Warnings do not stop."""
+    loaded = load(spec, var, tools)
+    if loaded.workflow is None:
+        Output().note(_problems(loaded, spec).rstrip("\n"))
+        count = len(loaded.errors)
+        raise SpecInvalid(
+            f"`{spec}` has {plural(count, 'error')}",
+            not_done=not_done,
+            hint="`npa workflow explain CODE` explains a code",
+            next_command=f"npa workflow validate-spec {spec}",
+        )
+    return loaded.workflow
+
+
+def _problems(loaded: Loaded, spec: Path) -> str:
+    from npa.workflow.diagnostics import render_text
+
+    colour = colour_wanted(sys.stderr, os.environ)
+    return render_text(loaded.errors, filename=str(spec), lines=loaded.source.lines, colour=colour)
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 error`, `2 errors`."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")

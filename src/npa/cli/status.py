@@ -1,0 +1,207 @@
+"""`status` and `list`: how runs stand, with what is recorded apart from what was seen just now."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from npa.cli.exit_codes import ExitCode
+from npa.cli.options import json_option, run_argument
+from npa.cli.output import Ink, Output
+from npa.cli.progress import span
+from npa.errors import NpaError, StorageError
+
+if TYPE_CHECKING:
+    from npa.orchestration.registry import RunPlace
+    from npa.orchestration.runs import Host
+    from npa.views.status import RunView, StepView
+
+READERS = 16
+_GOOD = ("SUCCEEDED", "RUNNING", "PENDING", "CANCELLING")
+
+
+@click.command()
+@run_argument
+@click.option("--watch", is_flag=True, help="Look again until the run is over.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1),
+    default=2.0,
+    show_default=True,
+    help="Seconds between two looks of a watch.",
+)
+@click.option("--cached", is_flag=True, help="Only what is recorded, without a fresh look.")
+@json_option
+def status(run_id: str, watch: bool, interval: float, cached: bool, as_json: bool) -> int:
+    """Say how a run stands: what is recorded, and what a fresh look at its jobs says.
+
+    RUN is a run ID, the unique start of one, or the URI of a run's root.
+    """
+    from npa.cli.look import look, open_for_reading
+
+    if cached and watch:
+        raise click.UsageError("`--cached` looks at nothing, so there is nothing to watch")
+    output = Output(as_json=as_json)
+    host, run = open_for_reading(run_id)
+    view = look(host, run, cached=cached)
+    if watch:
+        shown = ""
+        while not settled(view):
+            shown = _tell_change(output, view, shown)
+            time.sleep(interval)
+            with suppress(StorageError):  # cannot see: what was seen before is still shown
+                run.state.apply(run.journal.refresh())
+            view = look(host, run)
+    show(output, view)
+    return exit_code_of_view(view)
+
+
+def settled(view: RunView) -> bool:
+    """Is there nothing to wait for: the run is over, held, or its evidence conflicts?"""
+    from npa.views.status import Verification
+
+    stuck = view.verification in (Verification.INCONSISTENT, Verification.UNAVAILABLE)
+    return view.completion_recorded or bool(view.holds) or stuck
+
+
+def exit_code_of_view(view: RunView) -> ExitCode:
+    """0 on its way or succeeded, 1 failed or cancelled, 2 not to be trusted, 10 held."""
+    from npa.views.status import Verification
+
+    if view.verification in (Verification.INCONSISTENT, Verification.UNAVAILABLE):
+        return ExitCode.UNVERIFIED
+    if view.status == "HELD":
+        return ExitCode.HELD
+    return ExitCode.OK if view.status in _GOOD else ExitCode.FAILED
+
+
+def _tell_change(output: Output, view: RunView, shown: str) -> str:
+    text = f"{view.status}: {_counts(view)}"
+    if text != shown:
+        output.note(text)
+    return text
+
+
+def _counts(view: RunView) -> str:
+    return ", ".join(f"{count} {word}" for word, count in view.counts.items()) or "no step yet"
+
+
+def show(output: Output, view: RunView) -> None:
+    """The whole status, as text or as one document."""
+    from npa.views.status import to_json
+
+    output.document(to_json(view))
+    ink = Ink.GOOD if view.status in _GOOD else Ink.ERROR
+    output.line(f"{view.run_id}  {output.paint(view.status, ink)}  {_counts(view)}")
+    facts = [("workflow", view.workflow), ("root", view.run_uri), ("recorded", _recorded(view))]
+    if not view.completion_recorded:
+        facts += [("driver", _driver(view)), ("live look", view.verification.value)]
+    if view.failure_reason:
+        facts.append(("failure", f"{view.failure_reason} ({view.failure_code})"))
+    if view.cancel_by:
+        reason = view.cancel_reason or "no reason given"
+        facts.append(("cancelled", f"{reason}, by {view.cancel_by}"))
+    for label, text in facts:
+        output.line(f"  {label:<10} {text}")
+    if view.steps:
+        output.line()
+        output.table(("STEP", "STATE", "TIME", "DETAIL"), [_row(step, view) for step in view.steps])
+    _show_what_needs_you(output, view)
+
+
+def _show_what_needs_you(output: Output, view: RunView) -> None:
+    for problem in view.problems:
+        output.warning(problem)
+    for hold in view.holds:
+        output.warning(f"{hold.subject or 'the run'} is held: {hold.reason} ({hold.code})")
+        if hold.remedy:
+            output.hint(hold.remedy)
+    if view.driver.value == "dead":
+        output.hint(f"no driver: `npa workflow resume {view.run_id}` goes on with it")
+
+
+def _recorded(view: RunView) -> str:
+    word = "completed" if view.completion_recorded else "last entry"
+    return f"{word} {stamp(view.updated_at)}, begun {stamp(view.created_at)}"
+
+
+def _driver(view: RunView) -> str:
+    return f"{view.driver.value} ({view.driver_where})" if view.driver_where else view.driver.value
+
+
+def stamp(seconds: float) -> str:
+    """A time in UTC, to the second."""
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
+
+
+def _row(step: StepView, view: RunView) -> tuple[str, str, str, str]:
+    begun = step.started_at
+    took = span((step.ended_at or view.as_of) - begun) if begun else ""
+    facts = [step.code] if step.code else []
+    facts += [f"exit {step.exit_code}"] if step.exit_code else []
+    facts += [f"signal {step.signal}"] if step.signal else []
+    facts += [f"rank {step.rank}"] if step.rank else []
+    facts += [f"missing {uri}" for uri in step.missing]
+    facts += [step.reason] if step.reason else []
+    facts += list(step.earlier)
+    return step.path, step.live or step.recorded, took, ", ".join(facts)
+
+
+@click.command("list")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most.")
+@json_option
+def list_runs(limit: int, as_json: bool) -> None:
+    """List the runs that were submitted from this home, newest first."""
+    from itertools import islice
+
+    from npa.cli.host import reading_host
+    from npa.orchestration.registry import known_runs
+
+    output = Output(as_json=as_json)
+    host = reading_host()
+    places = list(islice(known_runs(host.home), limit))
+    with ThreadPoolExecutor(READERS) as pool:
+        states = list(pool.map(lambda place: _state_of(host, place), places))
+    output.table(
+        ("RUN", "WORKFLOW", "STATE", "BEGUN"),
+        [
+            (place.run_id, place.workflow, state, stamp(place.created_at))
+            for place, state in zip(places, states, strict=True)
+        ],
+    )
+    output.document(
+        [
+            {
+                "run_id": place.run_id,
+                "workflow": place.workflow,
+                "status": state,
+                "run_uri": place.run_uri,
+                "created_at": place.created_at,
+            }
+            for place, state in zip(places, states, strict=True)
+        ]
+    )
+
+
+def _state_of(host: Host, place: RunPlace) -> str:
+    """The recorded state in one word; UNKNOWN when its journal cannot be read."""
+    from npa.orchestration.runs import open_run
+    from npa.views.status import Liveness, view_run
+
+    try:
+        run = open_run(host, place.run_id)
+    except NpaError as error:
+        return "NOT_BEGUN" if error.code == "RUN_NOT_FOUND" else "UNKNOWN"
+    return view_run(
+        run_id=place.run_id,
+        run_uri=place.run_uri,
+        workflow=place.workflow,
+        state=run.state,
+        live=None,
+        driver=Liveness.UNKNOWN,
+        as_of=time.time(),
+    ).status

@@ -1,0 +1,352 @@
+"""`submit`, `run` and `run-spec`: from a file to a run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from npa.cli.exit_codes import ExitCode
+from npa.cli.options import (
+    catalog_option,
+    decision_option,
+    json_option,
+    pairs,
+    spec_argument,
+    store_option,
+    var_option,
+)
+from npa.cli.output import Output
+from npa.cli.spec import plural, require, tools_of
+from npa.errors import EngineError
+
+if TYPE_CHECKING:
+    from npa.orchestration.engine import Finding
+    from npa.orchestration.prepare import Prepared
+    from npa.orchestration.runs import Host
+    from npa.workflow.meaning import Workflow
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    spec_argument,
+    click.option("--run-id", metavar="ID", help="Name of the run.  [default: generated]"),
+    store_option,
+    var_option,
+    catalog_option,
+    decision_option,
+    click.option(
+        "--retries",
+        type=click.IntRange(0, 100),
+        default=0,
+        show_default=True,
+        help="New attempts of a step whose command failed.",
+    ),
+    click.option(
+        "--max-infrastructure-recoveries",
+        type=click.IntRange(0, 100),
+        default=1,
+        show_default=True,
+        help="New attempts after a failure of the infrastructure, counted apart.",
+    ),
+    click.option(
+        "--max-wait-seconds",
+        type=click.FloatRange(0),
+        default=0,
+        show_default="no limit",
+        help="Deadline of each attempt; a state's own timeoutSeconds wins.",
+    ),
+    click.option(
+        "--max-concurrency",
+        type=click.IntRange(0, 64),
+        default=0,
+        show_default="as declared",
+        help="Members of a group at one time, at most.",
+    ),
+    click.option(
+        "--secret-env",
+        metavar="NAME",
+        multiple=True,
+        help="Hand a secret of this shell to the tasks; only its name is recorded.",
+    ),
+    click.option(
+        "--env", metavar="NAME", multiple=True, help="Hand a variable of this shell to the tasks."
+    ),
+    click.option(
+        "--stage-src/--no-stage-src",
+        default=True,
+        show_default=True,
+        help="Run the tasks in a copy of the file's folder, pinned for the whole run.",
+    ),
+    click.option("--detach", is_flag=True, help="Return once the run has begun."),
+    click.option("--plan-only", is_flag=True, help="Show what would be submitted, and stop."),
+    json_option,
+)
+
+
+def _options(function: F) -> F:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.command()
+@click.option(
+    "--engine",
+    type=click.Choice(["local"]),
+    default="local",
+    show_default=True,
+    help="What runs the tasks: `local` is this machine.",
+)
+@_options
+def submit(engine: str, **options: Any) -> int:
+    """Start a run and drive it to its end.
+
+    Ctrl-C cancels the run; a second Ctrl-C leaves it as it is, for `resume`.
+    """
+    return submit_file(engine, **options)
+
+
+@click.command()
+@_options
+def run(**options: Any) -> int:
+    """Run a pipeline on this machine: short for `npa workflow submit --engine local`."""
+    return submit_file("local", **options)
+
+
+def submit_file(
+    engine: str,
+    *,
+    spec: Path,
+    run_id: str | None,
+    store: str | None,
+    var: Sequence[str],
+    catalogs: Sequence[Path],
+    assume_decision: str | None,
+    retries: int,
+    max_infrastructure_recoveries: int,
+    max_wait_seconds: float,
+    max_concurrency: int,
+    secret_env: Sequence[str],
+    env: Sequence[str],
+    stage_src: bool,
+    detach: bool,
+    plan_only: bool,
+    as_json: bool,
+) -> int:
+    """Prepare, check, begin, drive. Each step has no effect unless the ones before it are done."""
+    from npa.cli.host import host_for
+    from npa.orchestration import registry
+    from npa.orchestration.prepare import Request, prepare, run_root
+    from npa.orchestration.runs import spec_folder
+    from npa.target.home import Home
+
+    output = Output(as_json=as_json)
+    tools = tools_of(catalogs)
+    workflow = require(spec, var, tools, not_done="nothing was started")
+    name = workflow.name
+    run_id = registry.check_run_id(
+        registry.new_run_id(name, time.time()) if run_id is None else run_id
+    )
+    default = registry.default_run_uri(Home.find(), run_id)
+    request = Request(
+        spec_path=str(spec.resolve()),
+        spec_text=spec.read_text(encoding="utf-8"),
+        run_id=run_id,
+        run_uri=run_root(workflow, run_id, tools, store=store or "", default=default),
+        engine=engine,
+        overrides=pairs(var, "--var"),
+        policy={
+            "retries": retries,
+            "recoveries": max_infrastructure_recoveries,
+            "max_wait_seconds": max_wait_seconds,
+            "max_concurrency": max_concurrency,
+            "assume_decision": assume_decision or "",
+        },
+        source=spec_folder(spec) if stage_src else "",
+        secrets=tuple(sorted({*secret_env, *declared_secrets(workflow)})),
+        env=tuple(env),
+        catalogs=tuple(str(path.resolve()) for path in catalogs),
+    )
+    if plan_only:
+        host = host_for(replace(request, secrets=(), env=()))
+        _show_plan(output, host, prepare(request, tools, environment=os.environ))
+        return ExitCode.OK
+    host = host_for(request)
+    prepared = prepare(request, tools, environment=os.environ)
+    return _begin(output, host, prepared, detach=detach)
+
+
+def declared_secrets(workflow: Workflow) -> set[str]:
+    """Names of the secrets that the file's states ask for."""
+    return {name for state in workflow.states.values() for name in state.secrets}
+
+
+def _begin(output: Output, host: Host, prepared: Prepared, *, detach: bool) -> int:
+    from npa.cli.detach import hand_over
+    from npa.cli.driving import drive
+    from npa.orchestration.runs import create
+
+    refuse(findings(host, prepared), prepared.request.spec_path)
+    run = create(host, prepared)
+    if detach:
+        return hand_over(output, run)
+    output.note(f"run {run.place.run_id} in {run.place.run_uri}")
+    return drive(output, host, run)
+
+
+def findings(host: Host, prepared: Prepared) -> Sequence[Finding]:
+    """What the engine's preflight says of every step that could run."""
+    from npa.orchestration.runs import steps_of
+
+    engine = host.engine(prepared.request, host.home)
+    try:
+        return engine.preflight(steps_of(prepared))
+    finally:
+        engine.close()
+
+
+def refuse(found: Sequence[Finding], spec: str) -> None:
+    """Raise one error that names every blocking finding, each with its way out."""
+    blocking = [finding for finding in found if finding.blocking]
+    if not blocking:
+        return
+    lines = [
+        f"  {finding.path or 'the run'}: {finding.message} ({finding.code}); {finding.remedy}"
+        for finding in blocking
+    ]
+    raise EngineError(
+        f"{spec} cannot run here, for {plural(len(blocking), 'reason')}\n" + "\n".join(lines),
+        not_done="nothing was started",
+        code="PREFLIGHT",
+    )
+
+
+def _show_plan(output: Output, host: Host, prepared: Prepared) -> None:
+    """The public shape of a plan that is not submitted; nothing has been written anywhere."""
+    from npa.cli.plan import show_steps
+    from npa.workflow.plan import default_assumption, make_plan, plan_json
+
+    request = prepared.request
+    assume = prepared.policy.assume_decision or default_assumption(prepared.graph, prepared.context)
+    plan = make_plan(prepared.graph, prepared.context, assume)
+    found = findings(host, prepared)
+    blocked = any(finding.blocking for finding in found)
+    output.document(
+        {
+            "status": "PLANNED",
+            "lifecycle_state": "PLAN_ONLY",
+            "submission_state": "NOT_SUBMITTED",
+            "submission_receipt": None,
+            "run_id": request.run_id,
+            "run_prefix_uri": request.run_uri,
+            "workflow": prepared.workflow.name,
+            "engine": request.engine,
+            "steps": len(plan.steps),
+            "secret_env_hints": list(request.secrets),
+            "source": _source(prepared),
+            "preflight": {
+                "decision": "blocked" if blocked else "ready",
+                "checks": [
+                    {
+                        "code": finding.code,
+                        "path": finding.path,
+                        "message": finding.message,
+                        "remedy": finding.remedy,
+                        "blocking": finding.blocking,
+                    }
+                    for finding in found
+                ],
+            },
+            "infrastructure": {"engine": request.engine},
+            "plan": plan_json(plan, prepared.context),
+            "skypilot_yaml": "",
+        }
+    )
+    show_steps(output, plan.steps)
+    for finding in found:
+        output.line(f"{finding.path or 'the run'}: {finding.message} ({finding.code})")
+    output.note(f"planned {plural(len(plan.steps), 'step')}; nothing was submitted")
+
+
+def _source(prepared: Prepared) -> dict[str, object]:
+    tree = prepared.tree
+    if tree is None:
+        return {"status": "none", "uri": ""}
+    return {
+        "status": "pinned",
+        "uri": "",
+        "fingerprint": tree.digest,
+        "files": len(tree.files),
+        "commit": tree.commit,
+        "dirty": tree.dirty,
+    }
+
+
+@click.command("run-spec")
+@click.option("--execute/--plan-only", default=False, help="Run it here.  [default: plan]")
+@click.option("--run-id", metavar="ID", help="Name of the run.  [default: generated]")
+@spec_argument
+@decision_option
+@var_option
+@store_option
+@catalog_option
+@json_option
+@click.pass_context
+def run_spec(ctx: click.Context, /, execute: bool, **options: Any) -> int:
+    """Plan a file, or run it on this machine with `--execute`."""
+    if execute:
+        return int(ctx.invoke(run, **options))
+    return _plan_of_steps(**options)
+
+
+def _plan_of_steps(
+    *,
+    spec: Path,
+    run_id: str | None,
+    store: str | None,
+    var: Sequence[str],
+    catalogs: Sequence[Path],
+    assume_decision: str | None,
+    as_json: bool,
+) -> int:
+    from npa.cli.plan import DEFAULT_RUN_ID, plan_file, show_steps
+    from npa.workflow.plan import plan_json
+
+    output = Output(as_json=as_json)
+    name = run_id or DEFAULT_RUN_ID
+    planned = plan_file(spec, var, catalogs, run_id=name, store=store, assume=assume_decision)
+    output.document(
+        {
+            "workflow": planned.plan.workflow,
+            "run_id": name,
+            "status": "planned",
+            "steps": [
+                {
+                    "path": step.path,
+                    "state": step.state,
+                    "iteration": step.iteration,
+                    "status": "planned",
+                    "resources": step.profile.name,
+                    "resources_profile": dict(step.profile.raw),
+                    **_command(step.command.argv, step.command.shell, step.command.tool_ref),
+                }
+                for step in planned.plan.steps
+            ],
+            "plan": plan_json(planned.plan, planned.context),
+            "run_prefix_uri": planned.context.run_uri,
+        }
+    )
+    show_steps(output, planned.plan.steps)
+    output.hint("`--execute` runs it on this machine")
+    return ExitCode.OK
+
+
+def _command(argv: Sequence[str], shell: str, tool_ref: str) -> dict[str, object]:
+    whole = {"argv": list(argv), "shell": shell, "tool_ref": tool_ref}
+    return {name: value for name, value in whole.items() if value}
