@@ -104,6 +104,8 @@ def _run(walk: Walk, order: random.Random) -> tuple[list[tuple[str, str]], dict[
         for ask in walk.take_new():
             if isinstance(ask, Batch):
                 built.update((step.path, repr(step)) for step in ask.steps)
+            else:
+                built[ask.key] = repr(ask)
         kind, key = order.choice(_answers(walk))
         _give(walk, kind, key)
         log.append((kind, key))

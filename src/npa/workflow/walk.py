@@ -172,6 +172,9 @@ class Walk:
         new._answers = dict(self._answers)
         return new
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Walk:
+        return self.copy()
+
     # Answers.
 
     def finished(self, path: str) -> None:
