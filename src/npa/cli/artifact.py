@@ -29,9 +29,9 @@ def artifact() -> None:
 @click.argument("path", metavar="[PATH]", default=".")
 @json_option
 def get(uri: str, path: str, as_json: bool) -> None:
-    """Download an object, or everything below a prefix (a URI that ends in `/`).
+    """Download an object or a prefix.
 
-    PATH is a file, or a folder if it exists or ends in `/`; `-` writes the object to stdout.
+    A URI that ends in `/` is a prefix: everything below it comes down. PATH is a file, or a folder if it exists or ends in `/`; `-` writes the object to stdout.
     """
     from npa.storage.transfer import present
 
@@ -50,9 +50,9 @@ def get(uri: str, path: str, as_json: bool) -> None:
 @click.argument("uri", metavar="URI")
 @json_option
 def put(path: str, uri: str, as_json: bool) -> None:
-    """Upload a file, or all files of a folder below a prefix (a URI that ends in `/`).
+    """Upload a file or a folder.
 
-    PATH `-` reads the object from stdin.
+    A folder goes below a prefix: a URI that ends in `/`. PATH `-` reads the object from stdin.
     """
     from npa.storage import path_to_uri
 
@@ -93,7 +93,7 @@ def ls(uri: str, limit: int | None, as_json: bool) -> None:
 @click.argument("uri", metavar="URI")
 @json_option
 def head(uri: str, as_json: bool) -> None:
-    """Say whether an object exists and how large it is, without reading it."""
+    """Say whether it exists and how large it is."""
     from npa.storage.transfer import ArtifactAbsent, objects_below, present
 
     output = Output(as_json=as_json)

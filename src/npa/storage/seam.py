@@ -45,7 +45,7 @@ class StoreOptions:
     @property
     def is_loopback(self) -> bool:
         """Is the endpoint on this machine?"""
-        return bool(self.endpoint) and _is_loopback(urlsplit(self.endpoint).hostname or "")
+        return bool(self.endpoint) and is_loopback_host(urlsplit(self.endpoint).hostname or "")
 
 
 def _check_endpoint(endpoint: str) -> None:
@@ -55,14 +55,15 @@ def _check_endpoint(endpoint: str) -> None:
         raise UsageError("the storage endpoint holds user information, which is not accepted")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"the storage endpoint '{endpoint}' is not an http or https URL")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not is_loopback_host(parts.hostname):
         raise UsageError(
             f"the storage endpoint '{endpoint}' would send data in clear text",
             hint="use https; plain http is accepted for loopback hosts only",
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback_host(host: str) -> bool:
+    """Does the name or address mean this machine? No name is looked up."""
     if host == "localhost":
         return True
     try:

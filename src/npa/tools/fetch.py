@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import http.client
-import ipaddress
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from npa import __version__
 from npa.errors import NpaError, UsageError
+from npa.storage.seam import is_loopback_host
 from npa.tools.task import Task, run_tool
 
 TRIES_MAX = 4
@@ -118,7 +118,7 @@ def _wanted(options: argparse.Namespace) -> Wanted:
             "neither a SHA-256 to check nor a place to record it was given",
             hint="set `config.fetch_sha256` or `config.fetch_record_uri`",
         )
-    if parts.scheme == "http" and not sha256 and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not sha256 and not is_loopback_host(parts.hostname):
         raise UsageError("plain http needs the SHA-256 of what is expected")
     if options.max_bytes < 1 or options.timeout_seconds <= 0 or options.total_seconds <= 0:
         raise UsageError("sizes and times must be greater than zero")
@@ -207,13 +207,6 @@ def bare(url: str) -> str:
     """The URL without query and fragment, which may hold a signature."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _refuse(message: str) -> NoReturn:
