@@ -154,7 +154,7 @@ class Driver:
 
     def _once(self) -> Outcome | None:
         if self._asked_to_stop:
-            return Outcome(Ending.STOPPED)
+            return self._leave("asked to stop", Outcome(Ending.STOPPED))
         lost = self._look_at_head()
         if lost is not None:
             return lost
@@ -230,7 +230,17 @@ class Driver:
             known = self.state.held.get(subject)
             if known is None or (known.code, known.reason) != (hold.code, hold.reason):
                 tick.emit(e.Held(hold.code, hold.reason, "", subject))
+        tick.emit(e.Released("held"))
         return Outcome(Ending.HELD, dict(tick.holds))
+
+    def _leave(self, why: str, outcome: Outcome, *held: e.Held) -> Outcome:
+        """Leave in order, if the journal can be written now; else the lease says who it was."""
+        tick = self._new_tick()
+        for entry in held:
+            tick.emit(entry)
+        tick.emit(e.Released(why))
+        self._world.journal.append(tick.entries, epoch=self._epoch, at=tick.header.at)
+        return outcome
 
     def _heartbeat(self, tick: Tick) -> None:
         quiet = tick.wall - self.state.at
@@ -337,7 +347,7 @@ class Driver:
     def _take_the_lease(self, take_over: bool) -> Outcome | None:
         while True:
             current = self.state.driver
-            if current is not None and not take_over:
+            if current is not None and not current.released and not take_over:
                 alive = self._is_alive(current)
                 if alive is not False:
                     raise _driven_elsewhere(self._plan.run_id, current, alive)
@@ -365,7 +375,8 @@ class Driver:
         if self._seal_equal or self._goal_now() is not Goal.COMPLETE:
             return None
         hold = Hold("IDENTITY", "the sealed inputs of this run have changed")
-        return Outcome(Ending.HELD, {"": hold})
+        outcome = Outcome(Ending.HELD, {"": hold})
+        return self._leave("held", outcome, e.Held(hold.code, hold.reason, ""))
 
 
 def _ending_of(lifecycle: Lifecycle) -> Ending:

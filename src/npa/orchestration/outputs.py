@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, assert_never
@@ -234,6 +235,8 @@ def _measure(gate: Gate, data: bytes) -> float | BadArtifact:
             return BadArtifact(gate.uri, f"it has no `{gate.path}`")
     if isinstance(document, bool) or not isinstance(document, (int, float)):
         return BadArtifact(gate.uri, f"`{gate.path}` is not a number")
+    if not math.isfinite(document):
+        return BadArtifact(gate.uri, f"`{gate.path}` is {document}, which decides nothing")
     return float(document)
 
 
@@ -273,6 +276,8 @@ def _items(ask: AskItems, data: bytes) -> ItemsRead | BadArtifact:
         return BadArtifact(ask.uri, "it is neither a JSON list nor an object with a list `items`")
     if not all(x is None or isinstance(x, (str, int, float, bool)) for x in document):
         return BadArtifact(ask.uri, "an item is not a plain value")
+    if any(isinstance(x, float) and not math.isfinite(x) for x in document):
+        return BadArtifact(ask.uri, "an item is not a finite number")
     if not 1 <= len(document) <= ask.max_items:
         return BadArtifact(
             ask.uri, f"it has {len(document)} items; between 1 and {ask.max_items} are allowed"

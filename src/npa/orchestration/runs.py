@@ -381,7 +381,7 @@ def _say(run: OpenRun, wanted: Callable[[RunState], Sequence[e.Entry]]) -> bool:
 def refuse_if_driven(run: OpenRun) -> None:
     """Raises DrivenElsewhere when the run has a driver that lives, or may live."""
     view = run.state.driver
-    if view is None or run.state.lifecycle.over:
+    if view is None or view.released:
         return
     alive = driver_alive(view)
     if alive:

@@ -7,7 +7,7 @@ the chain was not written by this protocol: JournalCorrupt, never a guess.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from npa.errors import JournalCorrupt
@@ -111,6 +111,7 @@ class DriverView:
     start_ticks: int
     goal: str
     at: float
+    released: bool = False  # it left in order, or the run ended under it
 
 
 @dataclass(slots=True)
@@ -143,7 +144,6 @@ class RunState:
     reopened: int = 0
     last_wave: str = ""
     entries: int = 0
-    last_note_at: float = 0.0
     _frame: Header = Header(0, 0.0, 0)
 
     def apply(self, frames: Iterable[Frame]) -> None:
@@ -218,7 +218,9 @@ class RunState:
             case e.Held():
                 self.held[entry.subject] = entry
             case e.Heartbeat():
-                self.last_note_at = frame.at
+                pass  # its frame's time is all that it says
+            case e.Released():
+                self._release()
             case e.Completed():
                 self.terminal, self.last_wave = entry.terminal, entry.wave
                 self._finish(Lifecycle.COMPLETED, frame)
@@ -307,7 +309,12 @@ class RunState:
     def _finish(self, lifecycle: Lifecycle, frame: Header) -> None:
         if self.lifecycle.over:
             raise JournalCorrupt(f"the run ended twice (frame {frame.n})")
+        self._release()
         self._become(lifecycle, frame)
+
+    def _release(self) -> None:
+        if self.driver is not None:
+            self.driver = replace(self.driver, released=True)
 
     def _become(self, lifecycle: Lifecycle, frame: Header) -> None:
         self.lifecycle, self.lifecycle_at = lifecycle, frame.at

@@ -138,7 +138,7 @@ def view_run(
         source="journal",
         created_at=state.created_at,
         as_of=as_of,
-        driver=Liveness.NONE if state.lifecycle.over or state.driver is None else driver,
+        driver=Liveness.NONE if state.driver is None or state.driver.released else driver,
         driver_where=f"process {state.driver.pid} on {state.driver.host}" if state.driver else "",
         steps=steps,
         counts=counts,

@@ -27,10 +27,12 @@ member = st.builds(
     code=text,
     exit_code=st.none() | st.integers(0, 255),
     started_at=st.none() | number,
+    ended_at=st.none() | number,
     outputs=st.lists(st.tuples(text, st.integers(0, 9), text), max_size=2).map(tuple),
     missing=st.lists(text, max_size=2).map(tuple),
 )
 OVERRIDES: dict[type[Any], dict[str, Any]] = {
+    e.Expansion: {"items": st.lists(st.none() | text | number, max_size=3).map(tuple)},
     e.Ended: {"members": st.dictionaries(text, member, max_size=2)},
     e.Genesis: {
         "parts": st.dictionaries(text, st.none() | text, max_size=2),

@@ -34,6 +34,7 @@ KINDS: Mapping[str, type[Any]] = {
     "preflight": e.Preflight,
     "held": e.Held,
     "heartbeat": e.Heartbeat,
+    "released": e.Released,
     "completed": e.Completed,
     "run_failed": e.RunFailed,
     "run_cancelled": e.RunCancelled,

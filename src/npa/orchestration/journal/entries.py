@@ -225,6 +225,13 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Released:
+    """The driver leaves in order; the run goes on when another takes the lease."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Completed:
     """The run is complete. Names the last wave and the terminal state reached."""
 
@@ -262,6 +269,7 @@ Entry = (
     | Preflight
     | Held
     | Heartbeat
+    | Released
     | Completed
     | RunFailed
     | RunCancelled

@@ -32,14 +32,25 @@ from npa.orchestration.engine import (
     LaunchReply,
     LaunchUnknown,
     Room,
+    RoomKind,
 )
-from npa.orchestration.local import canceller, inventory, layout, procfs, records, request, verdict
+from npa.orchestration.local import (
+    canceller,
+    gpus,
+    inventory,
+    layout,
+    procfs,
+    records,
+    request,
+    verdict,
+)
 from npa.orchestration.local.inventory import Inventory, Usage
 from npa.orchestration.local.launcher import Claimed, Foreign, Launcher, NotStarted, Reply
 from npa.orchestration.local.ledger import Ledger
 from npa.orchestration.local.logs import LocalLogs
 from npa.orchestration.local.observer import Observer
 from npa.orchestration.local.preflight import preflight
+from npa.target.home import private_folder
 from npa.workflow.step import Step
 
 SOURCE = "local"
@@ -73,7 +84,7 @@ class LocalEngine:
         self._clock = clock
         try:
             me = procfs.own_identity(procfs.boot_id())
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self._root)
         except OSError as error:
             raise EngineError(
                 f"the local engine cannot run here: {error}",
@@ -83,12 +94,12 @@ class LocalEngine:
             ) from error
         self._me = me
         self._host = procfs.host_id()
+        self._gpu_locks = str(self._root.parent / ".gpus")
         self._given_inventory = inventory
         self._observer = Observer(self._root, me, self._host, clock)
         self._ledger = Ledger(self._root, self._observer)
         self._launcher = Launcher(self._root, request.launcher_env(self._env))
         self._lock = threading.RLock()
-        self._in_flight: set[str] = set()
         self._watches: dict[str, int] = {}
         self._blind: set[str] = set()
 
@@ -113,7 +124,16 @@ class LocalEngine:
 
     def room(self, steps: Sequence[Step]) -> Room:
         with self._lock:
-            return inventory.room(steps, self.inventory, self._ledger.used())
+            try:
+                used = self._used()
+            except OSError as error:
+                return Room(RoomKind.BUSY, f"what other jobs hold cannot be seen: {error}")
+            return inventory.room(steps, self.inventory, used)
+
+    def _used(self) -> Usage:
+        """What jobs of this run hold, and the GPUs that jobs of other runs hold."""
+        elsewhere = gpus.held(self._gpu_locks, (gpu.index for gpu in self.inventory.gpus))
+        return self._ledger.used() + Usage(gpus=elsewhere)
 
     # -- launch -----------------------------------------------------------------------------
 
@@ -121,20 +141,19 @@ class LocalEngine:
         """Start a job once. A name that has a folder is never started again, only looked at."""
         if problem := request.problem(job):
             return LaunchRefused(Evidence("INVALID_ARGUMENT", SOURCE, hint=problem))
-        with self._lock:
-            self._in_flight.add(job.name)
-            try:
-                return self._launch(job)
-            finally:
-                self._in_flight.discard(job.name)
+        with self._lock:  # so no look of ours meets a launch of ours half way
+            return self._launch(job)
 
     def _launch(self, job: Job) -> LaunchReply:
         folder = self._observer.folder(job.name)
-        gpus = self._assign(job)
-        if isinstance(gpus, LaunchRefused):
-            return gpus
+        try:
+            picked = self._assign(job)
+        except OSError as error:
+            return self._refused(error.errno, "look at the GPUs")
+        if isinstance(picked, LaunchRefused):
+            return picked
         about = request.job_file(
-            job, gpus, self._host, self._me.boot, self._clock(), self.inventory
+            job, picked, self._host, self._me.boot, self._clock(), self.inventory
         )
         try:
             os.mkdir(folder, 0o700)
@@ -149,7 +168,7 @@ class LocalEngine:
                 os.unlink(f"{folder}/{layout.JOB}")
                 os.rmdir(folder)
             return self._refused(error.errno, folder)
-        body = request.body(job, gpus, folder, self._env)
+        body = request.body(job, picked, folder, self._gpu_locks, self._env)
         reply = self._launcher.launch(body)
         if isinstance(reply, Claimed):
             self._watches[job.name] = reply.pipe
@@ -162,7 +181,7 @@ class LocalEngine:
         found: list[tuple[tuple[int, ...], ...]] = []
         if not any(task.step.profile.accelerator_count for task in job.tasks):
             return [((),) * max(1, task.step.profile.num_nodes) for task in job.tasks]
-        used = self._ledger.used()
+        used = self._used()
         for task in job.tasks:
             if reason := inventory.impossible(task.step.profile, self.inventory):
                 return LaunchRefused(
@@ -170,12 +189,13 @@ class LocalEngine:
                 )
             picked = inventory.assign(task.step.profile, self.inventory, used.gpus)
             if picked is None:
-                return LaunchRefused(
-                    Evidence("CAPACITY_OR_QUOTA", SOURCE, hint="other jobs hold the GPUs")
-                )
+                return self._no_gpu()
             used += Usage(gpus=frozenset(index for rank in picked for index in rank))
             found.append(picked)
         return found
+
+    def _no_gpu(self) -> LaunchRefused:
+        return LaunchRefused(Evidence("CAPACITY_OR_QUOTA", SOURCE, hint="other jobs hold the GPUs"))
 
     def _refused(self, number: int | None, what: str) -> LaunchRefused:
         return LaunchRefused(verdict.refusal(number or errno.EIO, what))
@@ -206,6 +226,8 @@ class LocalEngine:
             return LaunchUnknown("UNSEALED", f"{reply}: {error}")
         if not sealed or isinstance(reply, Foreign):
             return self._already(job, folder)
+        if isinstance(reply, NotStarted) and reply.stage == "gpus" and reply.errno == errno.EAGAIN:
+            return self._no_gpu()
         if isinstance(reply, NotStarted) and reply.stage == "workdir":
             hint = f"the working folder `{job.workdir}`: {os.strerror(reply.errno)}"
             return LaunchRefused(Evidence("INVALID_ARGUMENT", SOURCE, hint=hint))
