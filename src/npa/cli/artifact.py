@@ -31,7 +31,8 @@ def artifact() -> None:
 def get(uri: str, path: str, as_json: bool) -> None:
     """Download an object or a prefix.
 
-    A URI that ends in `/` is a prefix: everything below it comes down. PATH is a file, or a folder if it exists or ends in `/`; `-` writes the object to stdout.
+    A URI that ends in `/` is a prefix: everything below it comes down. PATH is a file,
+    or a folder if it exists or ends in `/`; `-` writes the object to stdout.
     """
     from npa.storage.transfer import present
 
