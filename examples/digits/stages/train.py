@@ -12,20 +12,19 @@ import time
 import clock
 import numpy as np
 from common import CLASSES, Arrays, accuracy, pack, predict, unpack
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.svm import SVC
 
 from npa.stage import Stage
 
 
 def logistic(images: np.ndarray, labels: np.ndarray) -> Arrays:
-    from sklearn.linear_model import LogisticRegression
-
     fitted = LogisticRegression(C=1.0, max_iter=500).fit(images, labels)
     return {"weights0": fitted.coef_.T, "bias0": fitted.intercept_}
 
 
 def svm(images: np.ndarray, labels: np.ndarray) -> Arrays:
-    from sklearn.svm import SVC
-
     gamma = 1.0 / (images.shape[1] * images.var())
     fitted = SVC(C=1.0, gamma=gamma).fit(images, labels)
     return {
@@ -38,16 +37,14 @@ def svm(images: np.ndarray, labels: np.ndarray) -> Arrays:
 
 
 def network(
-    train: Arrays, validation: Arrays, width: int, epochs: int, seed: int
+    fit_on: Arrays, train: Arrays, validation: Arrays, width: int, epochs: int, seed: int
 ) -> tuple[Arrays, list[dict[str, float]]]:
     """The network and its curve: one point an epoch, accuracies 0 to 1."""
-    from sklearn.neural_network import MLPClassifier
-
     learner = MLPClassifier((width,), batch_size=64, learning_rate_init=3e-3, random_state=seed)
     model: Arrays = {}
     curve = []
     for epoch in range(1, epochs + 1):
-        learner.partial_fit(train["images"], train["labels"], classes=CLASSES)
+        learner.partial_fit(fit_on["images"], fit_on["labels"], classes=CLASSES)
         model = {
             f"{kind}{layer}": array
             for kind, arrays in (("weights", learner.coefs_), ("bias", learner.intercepts_))
@@ -93,7 +90,7 @@ def main() -> None:
         began = time.perf_counter()
         if kind == "network":
             model, curve = network(
-                fit_on, validation, width, int(params["epochs"]), int(params["seed"])
+                fit_on, train, validation, width, int(params["epochs"]), int(params["seed"])
             )
         else:
             model = {"logistic": logistic, "svm": svm}[kind](fit_on["images"], fit_on["labels"])
