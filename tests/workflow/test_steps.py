@@ -244,6 +244,59 @@ def test_branches_of_a_window_do_not_see_each_others_outputs(slow_first: bool) -
     assert open_steps(walk)["end"].command.shell == "s3://b/left"
 
 
+@pytest.mark.parametrize("order", [("left/make", "right/r0"), ("right/r0", "left/make")])
+def test_a_token_for_what_another_branch_made_never_resolves(order: tuple[str, str]) -> None:
+    walk = walk_of(
+        State("fan", parallel=("left", "right"), terminal=True),
+        State("left", sequence=("make",)),
+        State("right", sequence=("r0", "r")),
+        leaf("make", outputs=("s3://b/left",)),
+        leaf("r0"),
+        leaf("r", text="{{state.make.uri}}"),
+    )
+    for path in order:
+        walk.finished(f"fan/{path}")
+    assert walk.ended is not None
+    assert "state.make.uri" in walk.ended.reason
+
+
+def test_a_loop_in_a_branch_counts_for_itself_even_if_its_state_ran_before() -> None:
+    walk = walk_of(
+        leaf("l", loop=LoopSpec(2), text="{{loop.l}}", next="fan"),
+        State("fan", parallel=("l", "x"), terminal=True),
+        leaf("x", text="{{loop.l}}"),
+    )
+    walk.finished("l[1]")
+    walk.finished("l[2]")
+    steps = open_steps(walk)
+    assert steps["fan/l[1]"].command.shell == "1"
+    assert steps["fan/x"].command.shell == "2"
+
+
+def test_params_of_one_state_do_not_leak_into_anothers_profile() -> None:
+    gpu = {"gpu": {"accelerators": "H100:{{config.gpus}}"}}
+    many = leaf("many", params={"gpus": "4"}, resources="gpu")
+    plain = [leaf("one", resources="gpu"), leaf("two", resources="gpu")]
+    walk = walk_of(
+        State("fan", parallel=("one", "many", "two"), terminal=True),
+        *plain,
+        many,
+        config={"gpus": "1"},
+        resources=gpu,
+    )
+    counts = {step.state: step.profile.accelerator_count for step in open_steps(walk).values()}
+    assert counts == {"one": 1, "many": 4, "two": 1}
+
+
+def test_a_profile_that_names_the_iteration_is_resolved_anew() -> None:
+    walk = walk_of(
+        leaf("a", loop=LoopSpec(2), resources="gpu", terminal=True),
+        resources={"gpu": {"accelerators": "H100:{{loop.a}}"}},
+    )
+    walk.finished("a[1]")
+    assert open_steps(walk)["a[2]"].profile.accelerator_count == 2
+
+
 def test_a_loops_number_stays_after_the_loop() -> None:
     walk = walk_of(
         leaf("l", loop=LoopSpec(2), next="end"), leaf("end", text="{{loop.l}}", terminal=True)
@@ -289,6 +342,32 @@ def test_a_deep_copy_of_a_walk_goes_its_own_way() -> None:
     other.finished("a")
     assert open_paths(other) == ["b"]
     assert open_paths(walk) == ["a"]
+
+
+def test_a_copied_loop_counts_on_its_own() -> None:
+    walk = walk_of(
+        State("l", sequence=("a", "b"), loop=LoopSpec(3), terminal=True),
+        leaf("a"),
+        leaf("b", text="{{loop.l}}"),
+    )
+    other = walk.copy()
+    for path in ("l[1]/a", "l[1]/b", "l[2]/a"):
+        other.finished(path)
+    walk.finished("l[1]/a")
+    assert open_steps(walk)["l[1]/b"].command.shell == "1"
+
+
+def test_a_copied_window_keeps_count_of_its_open_members() -> None:
+    walk = walk_of(
+        State("fan", parallel=("a", "b"), parallel_mode="window", terminal=True),
+        leaf("a"),
+        leaf("b"),
+    )
+    other = walk.copy()
+    other.finished("fan/a")
+    assert other.ended is None
+    other.finished("fan/b")
+    assert other.ended == Ended("fan")
 
 
 def test_a_steps_config_can_be_written_as_json() -> None:

@@ -390,6 +390,34 @@ def test_a_gate_ends_a_loop_by_a_measured_number() -> None:
     assert open_paths(walk) == ["refine[2]/work"]
 
 
+def test_the_writer_is_the_last_in_declared_order_whoever_was_faster() -> None:
+    walk = walk_of(
+        State("l", sequence=("fan",), loop=LoopSpec(2, "promote_checkpoint"), terminal=True),
+        State("fan", parallel=("left", "right")),
+        State("left", sequence=("x", "w")),
+        State("right", sequence=("w",)),
+        leaf("x"),
+        leaf("w", writes_decision=True),
+    )
+    for path in ("l[1]/fan/right/w", "l[1]/fan/left/x", "l[1]/fan/left/w"):
+        walk.finished(path)
+    assert questions(walk)[0].writer == "l[1]/fan/right/w"
+
+
+def test_an_iteration_in_which_nothing_wrote_does_not_ask_for_the_one_before() -> None:
+    items = ForeachSpec(None, "s3://b/items.json", "it", 8)
+    walk = walk_of(
+        State("l", sequence=("w",), loop=LoopSpec(2, "promote_checkpoint"), terminal=True),
+        leaf("w", foreach=items, writes_decision=True),
+    )
+    walk.expanded("l[1]/w?items", ("a",))
+    walk.finished("l[1]/w[a]")
+    assert questions(walk)[0].writer == "l[1]/w[a]"
+    walk.decided("l[1]?until", "loop_back")
+    walk.expanded("l[2]/w?items", ())
+    assert questions(walk)[0].writer == ""
+
+
 # Branches.
 
 
@@ -497,6 +525,58 @@ def test_a_branch_without_a_declared_artifact_uses_the_decision_read_last() -> N
     states[3] = branch("route", "good", "bad")
     walk = walk_of(*states, *ends("good", "bad"))
     assert run_all(walk)[-2:] == ["route", "good"]
+
+
+def test_every_branch_asks_anew() -> None:
+    walk = walk_of(
+        branch("first", "second", "bad"),
+        branch("second", "good", "bad"),
+        *ends("good", "bad"),
+        config={"decision_uri": "s3://b/d.json"},
+    )
+    walk.finished("first")
+    walk.decided("first?next", "promote")
+    walk.finished("second")
+    assert [asked.key for asked in questions(walk)] == ["second?next"]
+    walk.decided("second?next", "loop_back")
+    assert open_paths(walk) == ["bad"]
+
+
+def test_words_and_gates_of_one_branch_are_asked_one_after_the_other() -> None:
+    route = leaf(
+        "route",
+        transitions=(
+            TransitionSpec("a", when="promote_checkpoint"),
+            TransitionSpec("b", gate=GateSpec("s3://b/m.json", "score", ">", 1.0)),
+            TransitionSpec("c", when="loop_back"),
+        ),
+    )
+    for answer, target in (("gate:0", "b"), ("gate:none", "c")):
+        walk = walk_of(route, *ends("a", "b", "c"))
+        walk.finished("route")
+        walk.decided("route?next", "loop_back")
+        walk.decided("route?gate", answer)
+        assert open_paths(walk) == [target]
+
+
+def test_a_decision_of_the_last_declared_branch_is_remembered_after_a_window() -> None:
+    until = LoopSpec(2, until="promote_checkpoint")
+    walk = walk_of(
+        State("fan", parallel=("left", "right"), next="route"),
+        State("left", sequence=("l",), loop=until),
+        State("right", sequence=("r",), loop=until),
+        leaf("l", writes_decision=True),
+        leaf("r", writes_decision=True),
+        branch("route", "good", "bad"),
+        *ends("good", "bad"),
+    )
+    walk.finished("fan/right[1]/r")
+    walk.decided("fan/right[1]?until", "promote")
+    for number in (1, 2):
+        walk.finished(f"fan/left[{number}]/l")
+        walk.decided(f"fan/left[{number}]?until", "loop_back")
+    walk.finished("route")
+    assert open_paths(walk) == ["good"]
 
 
 # Fan-out over items.

@@ -447,8 +447,8 @@ class Walk:
         self._todo.extend(reversed(opened))
 
     def _merge(self, frame: Frame) -> None:
-        for slot in sorted(frame.inner):
-            frame.scope.absorb(frame.inner[slot])
+        for inner in frame.inner.values():  # in declared order: that is how members open
+            frame.scope.absorb(inner)
 
     # Loops.
 
