@@ -134,14 +134,26 @@ class Prepared:
     def parts(self, target: Mapping[str, str]) -> dict[str, object]:
         """The named parts of the seal. `target` is the engine's and the store's identity."""
         return {
-            "workflow": digest_of(_meaning(self.workflow)),
+            "workflow": self._workflow_digest,
             "config": digest_of(self.context.config),
-            "tools": digest_of({k: plain(v) for k, v in self.context.tools.items()}),
+            "tools": digest_of(self.context.tools),
             "plan": PLAN_VERSION,
             "source": self.tree.digest if self.tree is not None else "none",
             "target": dict(target),
             "policy": self.policy.sealed(),
         }
+
+    @cached_property
+    def _workflow_digest(self) -> str:
+        """What the file means, not how it is written: no positions, no description."""
+        skipped = ("positions", "description")
+        return digest_of(
+            {
+                f.name: getattr(self.workflow, f.name)
+                for f in fields(self.workflow)
+                if f.name not in skipped
+            }
+        )
 
     def seal(self, target: Mapping[str, str]) -> str:
         return seal_of(self.parts(target))
@@ -195,12 +207,3 @@ def run_root(workflow: Workflow, run_id: str, tools: Tools, *, store: str, defau
 
 def is_placeholder(bucket: str) -> bool:
     return bucket in PLACEHOLDER_BUCKETS or "<" in bucket or ">" in bucket
-
-
-def _meaning(workflow: Workflow) -> dict[str, object]:
-    """The workflow as plain values, without positions: what it means, not how it is written."""
-    return {
-        f.name: plain(getattr(workflow, f.name))
-        for f in fields(workflow)
-        if f.name not in ("positions", "description")
-    }

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from enum import Enum
 
-from npa.orchestration.journal.codec import canonical
 from npa.workflow.step import Step
 
 PLAN_VERSION = 1  # raised when the walk would name or order steps differently
@@ -22,23 +22,38 @@ NAME_KEY_HEX = 10
 
 
 def digest_of(value: object) -> str:
-    """SHA-256 (hex) of the canonical JSON of plain values and frozen dataclasses."""
-    return hashlib.sha256(canonical(plain(value))).hexdigest()
+    """SHA-256 (hex) of the canonical JSON of plain values, mappings, enums and dataclasses."""
+    text = json.dumps(
+        value,
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+        allow_nan=False,
+        default=_plainer,
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def plain(value: object) -> object:
-    """Dataclasses, tuples and enums as plain JSON values."""
+def _plainer(value: object) -> object:
+    """One level nearer to JSON; the encoder asks again for what is inside."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
+        return dict(value)
+    return str(value)
+
+
+def plain(value: object) -> object:
+    """Dataclasses, mappings, tuples and enums as plain JSON values, all the way down."""
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
-    if isinstance(value, (str, int, float, bool)) or value is None:
-        return value
-    return str(value)
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    return plain(_plainer(value))
 
 
 def seal_of(parts: Mapping[str, object]) -> str:
@@ -84,17 +99,17 @@ class StepDigests:
 
     def of(self, step: Step) -> str:
         return digest_of(
-            {
-                "command": plain(step.command),
-                "profile": plain(step.profile),
-                "inputs": plain(step.inputs),
-                "outputs": plain(step.outputs),
-                "env": plain(step.env),
-                "secrets": plain(step.secrets),
-                "item": plain(step.item),
-                "checkpoint": plain(step.checkpoint),
-                "config": self._config(step),
-            }
+            (
+                step.command,
+                step.profile,
+                step.inputs,
+                step.outputs,
+                step.env,
+                step.secrets,
+                step.item,
+                step.checkpoint,
+                self._config(step),
+            )
         )
 
     def _config(self, step: Step) -> str:

@@ -8,6 +8,7 @@ of them could be established, the same bytes are offered again and nothing may b
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -154,17 +155,20 @@ class Journal:
             if not isinstance(earlier, Appended):
                 return earlier
             return Lost((earlier.frame,))
+        n, stamp = self.head + 1, at or self.stamp()
         data = canonical(
             {
-                "n": self.head + 1,
+                "n": n,
                 "prev": self.digest,
-                "at": at or self.stamp(),
+                "at": stamp,
                 "epoch": epoch,
                 "by": self._by,
                 "entries": [encode(x) for x in entries],
             }
         )
-        return self._offer(_Pending(parse(data), data))
+        digest = hashlib.sha256(data).hexdigest()
+        frame = Frame(n, self.digest, stamp, epoch, self._by, tuple(entries), digest, len(data))
+        return self._offer(_Pending(frame, data))
 
     def settle(self) -> AppendResult | None:
         """Offer an unresolved frame again; None when there is none."""
