@@ -154,13 +154,15 @@ class Context:
     @cached_property
     def sample_run(self) -> Mapping[str, object]:
         """Values for the `run` scope that look like those of a real run."""
-        run: dict[str, object] = {"id": SAMPLE_RUN_ID, "uri": SAMPLE_RUN_URI}
-        prefix = self.config.get("prefix")
-        run["prefix"] = prefix if isinstance(prefix, str) else SAMPLE_RUN_ID
-        run = {**self.workflow.run, **run}
-        if isinstance(prefix, str) and "{{" in prefix:
-            found = resolve_config({**self.config}, run).values.get("prefix")
-            run["prefix"] = found if isinstance(found, str) and "{{" not in found else prefix
+        run: dict[str, object] = {
+            "prefix": f"{self.workflow.name}/{SAMPLE_RUN_ID}",
+            **self.workflow.run,
+            "id": SAMPLE_RUN_ID,
+            "uri": SAMPLE_RUN_URI,
+        }
+        prefix = resolve_config(self.config, run).values.get("prefix")
+        if isinstance(prefix, str) and prefix and "{{" not in prefix:
+            run["prefix"] = prefix
         return run
 
     @cached_property

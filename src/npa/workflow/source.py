@@ -84,7 +84,7 @@ class PositionTree:
         if not end:
             text = self._lines[line - 1] if line <= len(self._lines) else ""
             end = max(len(text.rstrip()) + 1, column + 1)
-        return Position(line, column, end)
+        return Position(line, column, max(end, column + 1))
 
     def _find(self, path: Path) -> tuple[int, int]:
         """The packed places of the key and of the value at `path`."""
@@ -200,7 +200,7 @@ def parse_text(text: str, filename: str) -> Source:
     except _Stop:
         pass
     except yaml.MarkedYAMLError as error:
-        builder.syntax_error(error)
+        builder.syntax_error(error, lines)
     except yaml.YAMLError as error:
         builder.stop(Code.BAD_YAML, str(error).splitlines()[0], 0, raising=False)
     return Source(
@@ -250,7 +250,7 @@ class _Builder:
                 path_text(self.path()),
                 line,
                 column,
-                end or column + 1,
+                max(end, column + 1),
                 help,
             )
         )
@@ -291,9 +291,17 @@ class _Builder:
         if len(text) > FILE_BYTES_MAX or len(text.encode()) > FILE_BYTES_MAX:
             self.stop(Code.TOO_BIG, "the file is larger than 4 MiB", 0)
 
-    def syntax_error(self, error: yaml.MarkedYAMLError) -> None:
+    @staticmethod
+    def within(lines: list[str], line: int, column: int) -> int:
+        """A place of the parser; what is missing at the end is told after the last word."""
+        if not any(text.strip() for text in lines[line:]):
+            line = max((n for n, text in enumerate(lines[:line]) if text.strip()), default=0)
+            column = len(lines[line].rstrip())
+        return ((line + 1) << 48) | ((column + 1) << 24)
+
+    def syntax_error(self, error: yaml.MarkedYAMLError, lines: list[str]) -> None:
         mark = error.problem_mark or error.context_mark
-        place = ((mark.line + 1) << 48) | ((mark.column + 1) << 24) if mark else 0
+        place = self.within(lines, mark.line, mark.column) if mark else 0
         problem = error.problem or "invalid YAML"
         hint = ""
         if "undefined alias" in problem:
@@ -304,7 +312,8 @@ class _Builder:
         elif "mapping values are not allowed" in problem:
             hint = "quote text that holds `: `"
         elif error.context:
-            hint = str(error.context)
+            began = error.context_mark
+            hint = f"{error.context}" + (f" that began on line {began.line + 1}" if began else "")
         self.stop(Code.BAD_YAML, f"invalid YAML: {problem}", place, hint, raising=False)
 
     # Building

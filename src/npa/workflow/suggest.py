@@ -33,6 +33,8 @@ class Suggester:
     def closest(self, word: str, names: Iterable[str]) -> str:
         """The closest name, or "" if none is close."""
         word = word[:80]
+        if not word:
+            return ""
         folded = word.casefold().replace("-", "_")
         limit = max(1, len(word) // 3)
         best = ""

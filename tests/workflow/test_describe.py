@@ -1,0 +1,66 @@
+"""What can be set on a workflow, and where it is used."""
+
+from __future__ import annotations
+
+import pytest
+
+from npa.workflow.describe import describe, value_type
+from workflow.judged import workflow_of
+from workflow.toolbox import SAMPLE_TOOLS
+
+TEXT = """
+    metadata: {name: demo, description: a demo}
+    config:
+      bucket: data
+      rate: "0.1"
+      rounds: 3
+      out: "s3://{{config.bucket}}/o"
+      idle: x
+    resources: {default: {image: "{{config.image_tag}}"}}
+    states:
+      a:
+        toolRef: demo.defaults
+        params: {rate: "{{config.rate}}"}
+        loop: {max: "{{config.rounds}}"}
+        outputs: [{uri: "{{config.out}}{{config.rate}}"}]
+        next: b
+      b: {run: {shell: "echo {{config.image_tag}}"}, terminal: true}
+"""
+
+
+def test_every_key_is_told_with_type_source_and_uses() -> None:
+    description = describe(workflow_of(TEXT, overrides={"image_tag": "v1"}), SAMPLE_TOOLS)
+    keys = {item.key: item for item in description.keys}
+    assert keys["bucket"].uses == ("config.out",)
+    assert keys["rate"].uses == ("states.a.params.rate",)
+    assert (keys["rate"].type, keys["rounds"].type, keys["out"].type) == (
+        "number",
+        "integer",
+        "uri",
+    )
+    assert keys["rounds"].uses == ("states.a.loop.max",)
+    assert keys["image_tag"].uses == ("resources.default.image", "states.b.run.shell")
+    assert (keys["depth"].source, keys["depth"].uses) == (
+        "tool default",
+        ("toolRef demo.defaults",),
+    )
+    assert (keys["idle"].uses, keys["idle"].line) == ((), 9)
+    assert description.unused == ("idle",)
+    assert description.states == ("a", "b")
+
+
+def test_the_json_form_has_stable_names() -> None:
+    told = describe(workflow_of(TEXT, overrides={"image_tag": "v1"}), SAMPLE_TOOLS).as_json()
+    assert set(told) == {"workflow", "description", "initial", "states", "config", "unused"}
+    first = told["config"][0]  # type: ignore[index]
+    assert set(first) == {"key", "value", "type", "source", "uses", "line"}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("x", "string"), ("", "string"), ("3", "integer"), ("true", "boolean"), ("null", "string"),
+     (True, "boolean"), (None, "null"), ([1], "list"), ({}, "mapping"), ("s3://b", "uri"),
+     (0.5, "number")],
+)  # fmt: skip
+def test_types(value: object, kind: str) -> None:
+    assert value_type(value) == kind
