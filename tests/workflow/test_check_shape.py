@@ -148,6 +148,37 @@ def test_a_bad_reference_names_the_field_and_the_closest_key() -> None:
 
 
 @pytest.mark.parametrize(
+    ("foreach", "code"),
+    [
+        ("{}", "NPA012"),
+        ("{as: x}", "NPA012"),
+        ("{items: [1], uri: 's3://b/l.json'}", "NPA030"),
+        ("{items: [1, 2, 3], maxItems: 2}", "NPA014"),
+        ("{uri: 's3://b/l.json'}", ""),
+        ("{items: []}", ""),
+    ],
+)
+def test_items_of_a_foreach(foreach: str, code: str) -> None:
+    codes = [c for c, _ in found(f"states: {{a: {{{SHELL}, foreach: {foreach}, terminal: true}}}}")]
+    assert codes == ([code] if code else [])
+
+
+def test_numbers_of_a_trigger_see_the_params_of_their_state() -> None:
+    assert (
+        found(f"""
+            states:
+              a:
+                {SHELL}
+                params: {{polls: 3, limit: 5}}
+                trigger: {{uri: "s3://b/", maxPolls: config.polls}}
+                timeoutSeconds: config.limit
+                terminal: true
+        """)
+        == []
+    )
+
+
+@pytest.mark.parametrize(
     ("field", "code"),
     [
         ("timeoutSeconds: 0", "NPA014"),

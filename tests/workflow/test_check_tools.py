@@ -142,6 +142,20 @@ def test_the_contract_of_a_sharded_tool(config: str, problems: int) -> None:
     assert [c for c, _ in found(text)] == ["NPA072"] * problems
 
 
+def test_keys_of_the_cluster_blocks() -> None:
+    text = """
+        resources:
+          default:
+            deployIfAbsent: {clusterName: x, skip_s3: true, gpuNode: 2}
+            kubernetes: {pod_config: {}, podconfig: {}}
+        states: {a: {run: {shell: "true"}, terminal: true}}
+    """
+    assert found(text) == [
+        ("NPA010", "resources.default.deployIfAbsent.gpuNode"),
+        ("NPA051", "resources.default.kubernetes.podconfig"),
+    ]
+
+
 # Decisions
 
 

@@ -89,7 +89,7 @@ def test_every_field_reaches_its_meaning() -> None:
     assert workflow.states["refine"].loop == LoopSpec("config.rounds", "promote_checkpoint")
     assert workflow.states["grade"].writes_decision
     assert workflow.states["shards"].foreach == ForeachSpec(("a", 1, None), "", "shard", 8)
-    gate = GateSpec("s3://b/score.json", "a.b", ">=", "config.limit")
+    gate = GateSpec("s3://b/score.json", "a.b", ">=", "{{config.limit}}")
     assert workflow.states["route"].transitions == (
         TransitionSpec("end", if_="config.flag"),
         TransitionSpec("end", gate=gate),

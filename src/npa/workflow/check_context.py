@@ -18,7 +18,6 @@ from npa.workflow.order import (
     order_of,
     reach,
 )
-from npa.workflow.source import resolve_plain
 from npa.workflow.suggest import Suggester
 from npa.workflow.tokens import ConfigResolution, config_reference, resolve_config
 from npa.workflow.tools import Tool, Tools
@@ -220,17 +219,24 @@ class Context:
             return self.suggest.did_you_mean(key, self.resolved)
         return ""
 
-    def number(self, value: float | str) -> float | None:
+    def seen_by(self, state: State) -> Mapping[str, object]:
+        """Resolved config with the state's params over it."""
+        return {**self.resolved, **state.params} if state.params else self.resolved
+
+    @staticmethod
+    def number(value: float | str, config: Mapping[str, object]) -> float | None:
         """A number, digits, or a config reference to one; None if it is neither."""
         found: object = value
         if isinstance(value, str):
             key = config_reference(value)
-            found = self.resolved.get(key) if key else value
-        if isinstance(found, str):
-            found = resolve_plain(found.strip())
-        if isinstance(found, bool) or not isinstance(found, int | float):
+            found = config.get(key) if key else value
+        if isinstance(found, bool) or not isinstance(found, int | float | str):
             return None
-        return float(found) if abs(found) < 1e300 else None
+        try:
+            number = float(found)
+        except (ValueError, OverflowError):
+            return None
+        return number if abs(number) < 1e300 else None
 
 
 SAMPLE_RUN_ID = "sample-run-0001"

@@ -73,6 +73,25 @@ def profiles(ctx: Context) -> None:
                     )
 
 
+_KUBERNETES_KEYS = frozenset({"pod_config", "provision_timeout"})
+
+
+def kubernetes_blocks(ctx: Context) -> None:
+    """Of `kubernetes` the provider is given two keys only."""
+    for name, raw in ctx.workflow.resources.items():
+        block = raw.get("kubernetes")
+        for key in block if isinstance(block, dict) else ():
+            if key not in _KUBERNETES_KEYS and not key.startswith("x-"):
+                ctx.add(
+                    Code.IDLE_FIELD,
+                    f"`kubernetes.{key[:80]}` of profile '{name}' has no effect",
+                    ("resources", name, "kubernetes", key),
+                    at_key=True,
+                    help=ctx.suggest.did_you_mean(key, _KUBERNETES_KEYS)
+                    or "only `pod_config` and `provision_timeout` are passed on",
+                )
+
+
 def gangs(ctx: Context) -> None:
     """More than one node wants a command that knows its rank."""
     sizes: dict[str, int] = {}
@@ -142,4 +161,4 @@ def _contract(ctx: Context, state: State, tool: Tool, nodes: int) -> None:
             complain(f"config key '{counted}' is {count}, fewer than the {nodes} nodes")
 
 
-RESOURCE_RULES = (profiles, gangs)
+RESOURCE_RULES = (profiles, kubernetes_blocks, gangs)

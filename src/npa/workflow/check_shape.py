@@ -194,6 +194,39 @@ def _unfit_member(member: State) -> str:
     return ""
 
 
+def foreach_items(ctx: Context) -> None:
+    """A fan-out takes its items from the file or from an artifact, and not too many."""
+    for state in ctx.sound_states():
+        spec = state.foreach
+        if spec is None:
+            continue
+        path = ctx.path(state, "foreach")
+        if spec.items is not None and spec.uri:
+            ctx.add(
+                Code.TWO_SHAPES,
+                f"the foreach of '{state.name}' has both `items` and `uri`",
+                (*path, "uri"),
+                at_key=True,
+                help="keep one",
+            )
+        elif spec.items is None and not spec.uri.strip():
+            ctx.add(
+                Code.MISSING_KEY,
+                f"the foreach of '{state.name}' has no items",
+                path,
+                at_key=True,
+                help="add `items:`, or `uri:` of a JSON list",
+            )
+        elif spec.items is not None and len(spec.items) > spec.max_items:
+            ctx.add(
+                Code.OUT_OF_BOUNDS,
+                f"`foreach.items` of '{state.name}' has {len(spec.items)} items, more than "
+                f"`maxItems` ({spec.max_items})",
+                (*path, "items"),
+                at_key=True,
+            )
+
+
 def numbers(ctx: Context) -> None:
     for state in ctx.workflow.states.values():
         if state.loop is not None:
@@ -230,7 +263,8 @@ def _number(
     field = ".".join(below)
     path = ctx.path(state, *below)
     try:
-        number = integer(value, ctx.resolved, f"`{field}`")
+        config = ctx.seen_by(state) if below[0] == "trigger" else ctx.resolved
+        number = integer(value, config, f"`{field}`")
     except NotAnInteger as error:
         if not ctx.reported_in_config(value):
             ctx.add(Code.BAD_NUMBER, error.message, path, help=ctx.config_hint(value))
@@ -267,7 +301,7 @@ def _measure(
     value: float | str,
     above: float | None = None,
 ) -> None:
-    number = ctx.number(value)
+    number = ctx.number(value, ctx.seen_by(state))
     path = ctx.path(state, *below)
     if number is None:
         if not ctx.reported_in_config(value):
@@ -287,5 +321,6 @@ SHAPE_RULES = (
     nothing_to_do,
     fields_in_place,
     parallel_members,
+    foreach_items,
     numbers,
 )

@@ -78,14 +78,13 @@ def tool_keys(ctx: Context) -> None:
         if tool is None:
             continue
         params = {param.key: param for param in tool.params}
-        optional = {
-            key for key, param in params.items() if not param.required or param.default is not None
-        }
-        for key in {**_command_keys(tool), **dict.fromkeys(params)}:
+        needed = _command_keys(tool)
+        needed |= {p.key: None for p in tool.params if p.required and p.default is None}
+        for key in {**needed, **dict.fromkeys(params)}:
             if key in state.params or key in ctx.config:
                 if key in params:
                     _kind(ctx, state, tool, params[key], told)
-            elif key not in optional and (tool.ref, key) not in told:
+            elif key in needed and (tool.ref, key) not in told:
                 told.add((tool.ref, key))
                 ctx.add(
                     Code.MISSING_TOOL_KEY,

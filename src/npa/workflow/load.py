@@ -110,8 +110,7 @@ def _understand(source: Source, shaper: Shaper, overrides: Mapping[str, str]) ->
     states = _states(header.states, shaper)
     profiles = {}
     for name, block in header.resources.items():
-        shaper.validate(model.ProfileBlock, block, ("resources", name))
-        profiles[name] = block if isinstance(block, dict) else {}
+        profiles[name] = _profile(name, block, shaper)
     metadata = header.metadata
     return Workflow(
         api_version=header.api_version,
@@ -125,6 +124,18 @@ def _understand(source: Source, shaper: Shaper, overrides: Mapping[str, str]) ->
         labels=MappingProxyType(metadata.labels if metadata else {}),
         positions=source.positions,
     )
+
+
+def _profile(name: str, raw: Any, shaper: Shaper) -> Mapping[str, object]:
+    """A profile stays as written; its shape is checked."""
+    raw = {} if raw is None else raw
+    shaper.validate(model.ProfileBlock, raw, ("resources", name))
+    if not isinstance(raw, dict):
+        return {}
+    for key in ("deployIfAbsent", "deploy_if_absent"):
+        if isinstance(raw.get(key), dict):
+            shaper.validate(model.DeployBlock, raw[key], ("resources", name, key))
+    return raw
 
 
 def _header(raw: dict[str, Any], shaper: Shaper) -> model.Header | None:

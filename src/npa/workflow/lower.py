@@ -17,7 +17,7 @@ from npa.workflow.meaning import (
     TriggerSpec,
 )
 from npa.workflow.step import Checkpoint, Retry
-from npa.workflow.tokens import text_of
+from npa.workflow.tokens import config_reference, text_of
 
 _EMPTY: MappingProxyType[str, Any] = MappingProxyType({})
 
@@ -50,7 +50,7 @@ def lower_state(name: str, block: model.StateBlock) -> State:
             if block.retry is not None
             else None
         ),
-        timeout_seconds=block.timeout_seconds,
+        timeout_seconds=_measure(block.timeout_seconds),
         env=MappingProxyType(dict(block.env)) if block.env else _EMPTY,
         secrets=tuple(block.secrets) if block.secrets else (),
         checkpoint=(
@@ -78,8 +78,16 @@ def _io(block: model.Io) -> IoSpec:
 def _gate(block: model.Gate | None) -> GateSpec | None:
     if block is None:
         return None
-    value = block.value if isinstance(block.value, str) else float(block.value)
-    return GateSpec(block.uri, block.path, block.op, value)
+    value = _measure(block.value)
+    return GateSpec(block.uri, block.path, block.op, 0.0 if value is None else value)
+
+
+def _measure(value: float | str | None) -> float | str | None:
+    """A number, or text with tokens: a bare `config.KEY` becomes a token."""
+    if isinstance(value, str):
+        key = config_reference(value)
+        return f"{{{{config.{key}}}}}" if key else value
+    return value if value is None else float(value)
 
 
 def _loop(block: model.Loop) -> LoopSpec:

@@ -40,7 +40,7 @@ def _must_be(wanted: str, *kinds: type) -> Callable[[Any], Any]:
 
     def validate(value: Any) -> Any:
         if type(value) not in accepted:
-            raise PydanticCustomError("kind", wanted)  # type: ignore[arg-type]
+            raise PydanticCustomError("kind", wanted)
         return value
 
     return validate
@@ -149,7 +149,9 @@ class Metadata(Level):
 
 class Io(Level):
     what = "an input or output"
-    uri: StrictStr = Field(description="Where the artifact lies; ends in `/` for a prefix.")
+    uri: StrictStr = Field(
+        min_length=1, description="Where the artifact lies; ends in `/` for a prefix."
+    )
     schema_: StrictStr = Field(
         default="",
         validation_alias="schema",
@@ -160,8 +162,10 @@ class Io(Level):
 
 class Gate(Level):
     what = "`gate`"
-    uri: StrictStr = Field(description="JSON artifact that holds the number.")
-    path: StrictStr = Field(description="Dotted path of the number in the artifact.")
+    uri: StrictStr = Field(min_length=1, description="JSON artifact that holds the number.")
+    path: Annotated[StrictStr, Field(pattern=r"^[^\s{}]+$")] = Field(
+        description="Dotted path of the number in the artifact."
+    )
     op: Literal["<", "<=", ">", ">=", "==", "!="] = Field(description="How to compare.")
     value: NumberOrRef = Field(description="What to compare with: a number or a config reference.")
 
@@ -206,7 +210,7 @@ class Run(Level):
 
 class Trigger(Level):
     what = "`trigger`"
-    uri: StrictStr = Field(description="Prefix under which objects are awaited.")
+    uri: StrictStr = Field(min_length=1, description="Prefix under which objects are awaited.")
     poll_seconds: IntegerOrRef = Field(
         default=30, validation_alias=_names("poll_seconds"), description="Seconds, 1 or more."
     )
@@ -323,6 +327,42 @@ class StateBlock(Level):
         default=None, description="Resume inside the state, for a tool that can."
     )
     foreach: Foreach | None = Field(default=None, description="Fan-out over items at run time.")
+
+
+class DeployBlock(Level):
+    what = "`deployIfAbsent`"
+    cluster_name: StrictStr = Field(
+        default="npa-cluster", validation_alias=_names("cluster_name"), description="Its name."
+    )
+    context: StrictStr = Field(default="", description="Kubernetes context; the name by default.")
+    project: StrictStr = Field(default="", description="Project to provision in.")
+    skip_s3: Flag = Field(
+        default=True,
+        validation_alias=AliasChoices("skipS3", "skip_s3"),
+        description="Leave storage alone.",
+    )
+    cpu_nodes: IntegerOrRef = Field(
+        default=1, validation_alias=_names("cpu_nodes"), description="Nodes without GPUs."
+    )
+    cpu_platform: StrictStr = Field(
+        default="cpu-d3", validation_alias=_names("cpu_platform"), description="Platform."
+    )
+    cpu_preset: StrictStr = Field(
+        default="8vcpu-32gb", validation_alias=_names("cpu_preset"), description="Preset."
+    )
+    gpu_nodes: IntegerOrRef = Field(
+        default=1, validation_alias=_names("gpu_nodes"), description="Nodes with GPUs."
+    )
+    gpu_platform: StrictStr = Field(
+        default="gpu-rtx6000", validation_alias=_names("gpu_platform"), description="Platform."
+    )
+    gpu_preset: StrictStr = Field(
+        default="1gpu-24vcpu-218gb", validation_alias=_names("gpu_preset"), description="Preset."
+    )
+    preemptible: Flag = Field(default=False, description="Nodes that may be taken away.")
+    gpu_preemptible: Flag = Field(
+        default=False, validation_alias=_names("gpu_preemptible"), description="The same for GPUs."
+    )
 
 
 class ProfileBlock(Level):

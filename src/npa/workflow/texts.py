@@ -79,4 +79,3 @@ def _gate_texts(state: State, base: Path) -> Iterator[Text]:
             gates.append((transition.gate, (*base, "transitions", number, "gate")))
     for gate, path in gates:
         yield Text(gate.uri, (*path, "uri"), "gate")
-        yield Text(gate.path, (*path, "path"), "gate")
