@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from npa.observation import Found
-from npa.orchestration.engine import ExactJob, Job, JobRef, JobStatus, Task
+from npa.orchestration.engine import ExactJob, Job, JobRef, JobStatus, Launched, Task
 from npa.orchestration.local.engine import LocalEngine
 from npa.workflow.step import Command, Profile, Step
 
@@ -96,3 +96,12 @@ def living(marker: str) -> dict[int, str]:
         if command and marker.encode() in environ + command:
             found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace")
     return found
+
+
+def counted(name: str, home: Path, then: str = "true", **more: object) -> Job:
+    return job(name, f"echo {name} >> {home}/runs; {then}", **more)  # type: ignore[arg-type]
+
+
+def launched_and_settled(engine: LocalEngine, one: Job) -> JobStatus:
+    assert isinstance(engine.launch(one), Launched)
+    return settled(engine, one)

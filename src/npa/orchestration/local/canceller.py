@@ -49,7 +49,7 @@ def _kill_tree(who: Identity, shim: procfs.Stat, key: str, folder: str, *, too: 
     marker = f"{layout.MARKER}={key}".encode()
     below = {one.pid: one for one in procfs.descendants([who.pid])}
     below |= {one.pid: one for one in procfs.processes_of(who, marker, folder)}
-    if too:
+    if too and (below or shim.state in "Tt"):  # else it only waits for room for its record
         procfs.send(shim, (signal.SIGKILL,))
     for one in below.values():
         procfs.send(one, (signal.SIGKILL,))

@@ -1,7 +1,8 @@
 """The embedded engine: `LocalEngine` runs jobs on this machine and lets them outlive the driver.
 
 launch   mkdir, job.json, one message to the zygote, wait for the claim
-observe  the folder and `/proc` (see `observer.py`)
+observe  the folder and `/proc` (see `observer.py`); it seals and ends what it must, to be sure
+glance   the same look for people: it changes nothing
 cancel   SIGTERM to the shim by proof; when that is old and nothing came of it, SIGKILL to all
 wait     the shims' own pipes, or pidfds for jobs that another driver launched
 """
@@ -97,6 +98,7 @@ class LocalEngine:
         self._gpu_locks = str(self._root.parent / ".gpus")
         self._given_inventory = inventory
         self._observer = Observer(self._root, me, self._host, clock)
+        self._glancer = Observer(self._root, me, self._host, clock, acts=False)
         self._ledger = Ledger(self._root, self._observer)
         self._launcher = Launcher(self._root, request.launcher_env(self._env))
         self._lock = threading.RLock()
@@ -117,7 +119,7 @@ class LocalEngine:
     @property
     def logs(self) -> LocalLogs:
         """Reader of the logs of jobs under this root."""
-        return LocalLogs(self._observer.folder, self._observer.look, self._clock)
+        return LocalLogs(self._glancer.folder, self._glancer.look, self._clock)
 
     def preflight(self, steps: Sequence[Step]) -> tuple[Finding, ...]:
         return preflight(steps, self.inventory, self._env)
@@ -244,9 +246,17 @@ class LocalEngine:
         with self._lock:
             return {ref.name: self._look(ref) for ref in refs}
 
+    def glance(self, refs: Sequence[JobRef]) -> Mapping[str, Observation[JobStatus]]:
+        """A look that changes nothing, safe beside a driver that is launching."""
+        return {ref.name: self._bad_name(ref) or self._glancer.look(ref) for ref in refs}
+
+    def _bad_name(self, ref: JobRef) -> Unavailable | None:
+        problem = request.name_problem(ref.name)
+        return Unavailable("BAD_NAME", problem, SOURCE, self._clock()) if problem else None
+
     def _look(self, ref: JobRef) -> Observation[JobStatus]:
-        if problem := request.name_problem(ref.name):
-            return Unavailable("BAD_NAME", problem, SOURCE, self._clock())
+        if bad := self._bad_name(ref):
+            return bad
         seen = self._observer.look(ref)
         if isinstance(seen, Found) and seen.value.settled:
             self._forget(ref.name)

@@ -19,12 +19,17 @@ from npa.orchestration.logs import LogChunk, LogStream
 SOURCE = "local"
 CHUNK_BYTES = 1 << 20
 TAIL_BYTES = 1 << 18
+TAIL_LINES = 100
+QUICK_BYTES_MAX = 1 << 23
 COUNT_BYTES_MAX = 1 << 26
 """Line numbers are counted in files of up to 64 MiB; in larger ones the tail has none."""
 
 
 class LocalLogs:
-    """A LogReader over job folders. `folder_of` and `look` come from the engine."""
+    """A LogReader over job folders. `folder_of` and `look` come from the engine.
+
+    `look` must be one that changes nothing: reading a log is no reason to act on its job.
+    """
 
     def __init__(
         self,
@@ -41,10 +46,14 @@ class LocalLogs:
         folder = self._folder_of(ref.name)
         try:
             job = records.read_job(folder)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             return self._unavailable(error)
+        except ValueError as error:
+            if os.path.lexists(f"{folder}/{layout.CLAIM}"):
+                return self._unavailable(error)
+            job = None  # half a file: its driver is just writing it, or died over it
         if job is None:
-            return Absent("the job's folder holds no job", SOURCE, self._clock())
+            return Absent("the job's folder holds no job", SOURCE, self._clock(), True)
         found = tuple(
             LogStream(task.path, rank, f"{folder}/{layout.log_name(number, len(job.tasks), rank)}")
             for number, task in enumerate(job.tasks)
@@ -55,7 +64,8 @@ class LocalLogs:
     def read(self, ref: JobRef, stream: LogStream, offset: int) -> Observation[LogChunk]:
         """Up to 1 MiB from `offset`. `ended` is looked up before the bytes, so none is missed."""
         seen = self._look(ref)
-        over = isinstance(seen, Absent) or (isinstance(seen, Found) and seen.value.settled)
+        never = isinstance(seen, Absent) and not seen.late_possible
+        over = never or (isinstance(seen, Found) and seen.value.settled)
         try:
             data = read_chunk(stream.location, offset)
         except FileNotFoundError:
@@ -113,6 +123,16 @@ def tail(path: str, lines: int) -> Excerpt:
     kept = found[-lines:] if lines > 0 else []
     first = 0 if before is None else before + len(found) - len(kept) + 1
     return Excerpt(tuple(line.removesuffix(b"\r").rpartition(b"\r")[2] for line in kept), first)
+
+
+def last_line(path: str) -> int | None:
+    """Number of the last line that says something, if it can be known in a few milliseconds."""
+    try:
+        if os.stat(path).st_size > QUICK_BYTES_MAX:
+            return None
+        return tail(path, TAIL_LINES).last_number or None
+    except OSError:
+        return None
 
 
 def _read_range(fd: int, start: int, end: int) -> bytes:

@@ -6,6 +6,9 @@ claim of a living shim         running
 exit record                    what it says
 claim, dead shim, no record    lost: what lives of it is ended by proof, then a record is made
 anything unreadable            unavailable
+
+A driver's look acts (it seals, ends orphans, records a loss): only so can it be sure. A look for
+people (`acts=False`) changes nothing, and says what may still come.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import Any
 
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
 from npa.orchestration.engine import ExactJob, JobRef, JobStatus, MemberStatus, Phase
-from npa.orchestration.local import layout, procfs, records, verdict
+from npa.orchestration.local import layout, logs, procfs, records, verdict
 from npa.orchestration.local.procfs import Identity
 from npa.orchestration.local.records import Claim, JobFile
 
@@ -48,9 +51,21 @@ class _Orphans:
 
 
 class Observer:
-    """Looks at jobs under one root. `me` is the observing process, written into seals."""
+    """Looks at jobs under one root. `me` is the observing process, written into seals.
 
-    def __init__(self, root: Path, me: Identity, host: str, clock: Callable[[], float]) -> None:
+    With `acts=False` no look creates, writes, signals or removes anything.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        me: Identity,
+        host: str,
+        clock: Callable[[], float],
+        *,
+        acts: bool = True,
+    ) -> None:
+        self._acts = acts
         self._root = str(root)
         self._me = me
         self._host = host
@@ -80,11 +95,11 @@ class Observer:
         claim = records.read_claim(folder)
         if claim is None:
             return self._unclaimed(ref, folder)
+        if claim.kind == layout.SEAL:
+            return self._absent(f"sealed by process {claim.who.pid} before any shim came")
         job = records.read_job(folder)
         if job is None:
             raise ValueError(f"{ref.name} has a claim and no {layout.JOB}")
-        if claim.kind == layout.SEAL:
-            return self._absent(f"sealed by process {claim.who.pid} before any shim came")
         native = str(claim.who)
         if (ref.native_id and ref.native_id != native) or job.key != ref.key:
             return Ambiguous(
@@ -102,6 +117,8 @@ class Observer:
         job = self._job_or_none(folder)
         if job is not None and job.boot != self._me.boot:
             return self._other_boot(ref, folder, job)
+        if not self._acts:
+            return self._absent("no shim has claimed the job yet", late_possible=True)
         if records.seal(folder, self._me):
             return self._absent("no shim had claimed the job, and now none can")
         return self._look(ref)  # somebody claimed it between our two looks
@@ -116,7 +133,7 @@ class Observer:
     def _no_folder(self, ref: JobRef) -> Observation[JobStatus]:
         """A job that once had a native ID existed; its folder was taken away under it."""
         if not ref.native_id:
-            return self._absent("the job's folder does not exist")
+            return self._absent("the job's folder does not exist", late_possible=not self._acts)
         who = Identity.parse(ref.native_id)
         if who.boot != self._me.boot:
             return self._unavailable(
@@ -169,7 +186,7 @@ class Observer:
             return True
         fd = os.open(f"{folder}/{layout.JOB}", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            procfs.try_lock(fd, fcntl.LOCK_SH)
         except BlockingIOError:
             return True
         finally:
@@ -199,16 +216,34 @@ class Observer:
     def _status(self, exact: ExactJob, folder: str, record: dict[str, Any]) -> JobStatus:
         asked = os.path.exists(f"{folder}/{layout.CANCEL}")
         said = verdict.judge(record, asked=asked)
+        members = tuple(self._with_lines(member, folder, record) for member in said.members)
         boot = self._me.boot
         alive = [pid for pid, ticks in said.alive if procfs.is_alive(Identity(pid, ticks, boot))]
         return JobStatus(
             exact,
             said.phase,
             settled=not alive,
-            members=said.members,
+            members=members,
             evidence=said.evidence,
             leftovers=said.leftovers,
             reason=f"pid {alive[0]} cannot be killed: it hangs in the kernel" if alive else "",
+        )
+
+    def _with_lines(
+        self, member: MemberStatus, folder: str, record: dict[str, Any]
+    ) -> MemberStatus:
+        """Point evidence about a rank to the last line that it wrote, in logs not too long."""
+        if member.phase is not Phase.FAILED or "lost" in record:
+            return member
+        files = verdict.logs_of(record, member.path)
+        return replace(
+            member,
+            evidence=tuple(
+                one
+                if one.rank is None
+                else replace(one, log_line=logs.last_line(f"{folder}/{files[one.rank]}"))
+                for one in member.evidence
+            ),
         )
 
     # -- the shim was lost ------------------------------------------------------------------
@@ -219,6 +254,8 @@ class Observer:
         """End what lives of it: TERM at the first look, KILL after the grace, proof each time."""
         marker = f"{layout.MARKER}={job.key}".encode()
         alive = list(procfs.processes_of(claim.who, marker, folder))
+        if alive and not self._acts:
+            return self._orphaned(exact, folder, job, alive)
         orphans = self._orphans.get(exact.name)
         if not alive:
             texts = tuple(orphans.seen.values()) if orphans else ()
@@ -240,13 +277,24 @@ class Observer:
         reason = f"its shim is gone; {len(alive)} of its processes are being ended"
         return self._found(replace(status, settled=False, reason=reason))
 
+    def _orphaned(
+        self, exact: ExactJob, folder: str, job: JobFile, alive: list[procfs.Stat]
+    ) -> Found[JobStatus]:
+        """What a look that leaves them alone can say of processes without their shim."""
+        texts = tuple(f"pid {one.pid} ({one.comm}): alive, shim lost" for one in alive)
+        body = verdict.lost_record(job, "SHIM_LOST", texts, self._clock())
+        status = self._status(exact, folder, body)
+        reason = f"its shim is gone; {len(alive)} of its processes live until a driver ends them"
+        return self._found(replace(status, settled=False, reason=reason))
+
     def _over(
         self, exact: ExactJob, job: JobFile, folder: str, code: str, leftovers: tuple[str, ...]
     ) -> Found[JobStatus]:
         """Make the loss final, so that every later look says the same."""
         body = verdict.lost_record(job, code, leftovers, self._clock())
-        with contextlib.suppress(OSError):  # then each look finds it out anew
-            records.write_record(folder, body)
+        if self._acts:
+            with contextlib.suppress(OSError):  # then each look finds it out anew
+                records.write_record(folder, body)
         return self._found(self._status(exact, folder, body))
 
     # -- answers ----------------------------------------------------------------------------
@@ -254,8 +302,8 @@ class Observer:
     def _found(self, status: JobStatus) -> Found[JobStatus]:
         return Found(status, SOURCE, self._clock())
 
-    def _absent(self, proof: str) -> Absent:
-        return Absent(proof, SOURCE, self._clock(), late_possible=False)
+    def _absent(self, proof: str, *, late_possible: bool = False) -> Absent:
+        return Absent(proof, SOURCE, self._clock(), late_possible)
 
     def _unavailable(self, cause: str, detail: str) -> Unavailable:
         return Unavailable(cause, detail, SOURCE, self._clock())

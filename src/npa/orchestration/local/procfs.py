@@ -6,6 +6,8 @@ ticks since boot, and the boot. Standard library only (the shim uses it).
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -189,6 +191,17 @@ def processes_of(leader: Identity, marker: bytes, folder: str) -> Iterator[Stat]
         in_session = one.session == leader.pid and one.ticks >= leader.ticks
         if has_marker(pid, marker) or (in_session and writes_into(pid, folder)):
             yield one
+
+
+def try_lock(fd: int, kind: int) -> None:
+    """Take a lock at once or raise BlockingIOError. Where there are no locks, `/proc` must do."""
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
 
 
 def send(one: Stat, signals: tuple[int, ...]) -> bool:

@@ -66,8 +66,12 @@ def job_file(job: Job, gpus: Gpus, host: str, boot: str, now: float, machine: In
     return JobFile(job.name, job.key, host, boot, now, job.grace_seconds, tuple(tasks))
 
 
-def body(job: Job, gpus: Gpus, folder: str, base: Mapping[str, str]) -> dict[str, object]:
+def body(
+    job: Job, gpus: Gpus, folder: str, gpu_locks: str, base: Mapping[str, str]
+) -> dict[str, object]:
     return {
+        "gpu_locks": gpu_locks,
+        "gpus": [index for task in gpus for rank in task for index in rank],
         "folder": folder,
         "workdir": job.workdir,
         "key": job.key,

@@ -9,16 +9,20 @@ notes facts; what they mean is judged in `verdict.py`. Standard library only.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
 import signal
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from npa.orchestration.local import layout, procfs, spawn
+from npa.orchestration.local import gpus, layout, procfs, spawn
+from npa.orchestration.local.ranks import Rank, Task, task_of
 from npa.orchestration.local.record_file import RecordFile, oom_file
 
 DRAIN_SECONDS = 0.5
@@ -28,8 +32,12 @@ UNKILLABLE_SECONDS = 30.0
 """After so long under SIGKILL a process hangs in the kernel; it is reported as alive."""
 LEFTOVERS_MAX = 100
 
+PATIENCE_SECONDS = 0.1
+"""Pause before another try when the machine has no descriptor or memory to spare."""
+
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 _IGNORED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+_KILL = (signal.SIGKILL,)
 _END = (signal.SIGTERM, signal.SIGCONT)  # CONT: a stopped process gets its chance, too
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36  # <linux/prctl.h>
 
@@ -44,70 +52,6 @@ def prepare() -> None:
         signal.signal(number, signal.SIG_IGN)
     _prctl = ctypes.CDLL(None, use_errno=True).prctl
     _oom_file = oom_file()
-
-
-@dataclass(slots=True)
-class Rank:
-    """One rank of a task. `code`, `signal` or `errno` say how it ended; `by_us`: we ended it."""
-
-    number: int
-    log: str
-    setup_env: dict[str, str]
-    run_env: dict[str, str]
-    stage: str = ""
-    pid: int = 0
-    started: float | None = None
-    ended: float | None = None
-    code: int | None = None
-    signal: int | None = None
-    errno: int | None = None
-    what: str = ""
-    by_us: bool = False
-
-    @property
-    def failed(self) -> bool:
-        return self.code != 0
-
-    def facts(self) -> dict[str, object]:
-        return {
-            "rank": self.number,
-            "stage": self.stage,
-            "code": self.code,
-            "signal": self.signal,
-            "errno": self.errno,
-            "what": self.what,
-            "by_us": self.by_us,
-            "started": self.started,
-            "ended": self.ended,
-            "log": self.log,
-        }
-
-
-@dataclass(slots=True)
-class Task:
-    path: str
-    argv: list[str]
-    shell: str
-    setup: str
-    env: dict[str, str]
-    ranks: list[Rank]
-    stage: str = ""
-    first: Rank | None = None
-    cancelled: bool = False
-    kill_at: float | None = None
-
-    @property
-    def done(self) -> bool:
-        return self.stage == "done"
-
-    def facts(self) -> dict[str, object]:
-        return {
-            "path": self.path,
-            "stage": self.stage,
-            "first": None if self.first is None else self.first.number,
-            "cancelled": self.cancelled,
-            "ranks": [rank.facts() for rank in self.ranks],
-        }
 
 
 @dataclass(slots=True)
@@ -132,7 +76,7 @@ class Shim:
             self.run()
         except Exception as error:
             crash = repr(error)
-            self.kill(self.everything())
+            self.send(self.everything(), _KILL)
         self.sweep()
         self.record.write(self.facts(time.time()) | {"crash": crash})
 
@@ -196,7 +140,7 @@ class Shim:
         except OSError as error:
             rank.errno, rank.ended = error.errno, time.time()
         except ValueError:
-            rank.errno, rank.ended = 22, time.time()  # EINVAL: a NUL byte
+            rank.errno, rank.ended = errno.EINVAL, time.time()  # a NUL byte
         finally:
             os.close(log)
 
@@ -210,7 +154,7 @@ class Shim:
         now = time.monotonic()
         for task in self.tasks:
             if task.kill_at is not None and not task.done and now >= task.kill_at:
-                self.kill(self.processes(task))
+                self.send(self.processes(task), _KILL)
                 task.kill_at = now + KILL_AGAIN_SECONDS
 
     def wait(self, seconds: float | None) -> signal.struct_siginfo | None:
@@ -266,8 +210,7 @@ class Shim:
         for rank in task.ranks:
             rank.by_us = rank.by_us or rank.pid != 0
         task.kill_at = time.monotonic() + self.grace
-        for one in self.processes(task):
-            procfs.send(one, _END)
+        self.send(self.processes(task), _END)
 
     def processes(self, task: Task) -> list[procfs.Stat]:
         """What belongs to a task: everything if it is alone, else what its ranks lead."""
@@ -279,15 +222,18 @@ class Shim:
         return [one for one in everything if one.pid in below or one.pgrp in leaders]
 
     def everything(self) -> list[procfs.Stat]:
+        return patiently(self.find_everything)
+
+    def find_everything(self) -> list[procfs.Stat]:
         found = procfs.descendants([self.me.pid])
         if not self.subreaper:
             marker = f"{layout.MARKER}={self.key}".encode()
             found += procfs.processes_of(self.me, marker, self.folder)
         return found
 
-    def kill(self, processes: list[procfs.Stat]) -> None:
+    def send(self, processes: list[procfs.Stat], signals: tuple[int, ...]) -> None:
         for one in processes:
-            procfs.send(one, (signal.SIGKILL,))
+            patiently(partial(procfs.send, one, signals))
 
     def gone(self) -> bool:
         return self.reap() and (self.subreaper or not self.everything())
@@ -307,28 +253,21 @@ class Shim:
         """End what the job left behind, and note who it was."""
         if self.gone() or self.gone_within(DRAIN_SECONDS):
             return
-        for one in self.everything():
-            self.note(one, "ended after TERM")
-            procfs.send(one, _END)
+        self.send(self.note(self.everything(), "ended after TERM"), _END)
         if self.gone_within(self.grace):
             return
         until = time.monotonic() + UNKILLABLE_SECONDS
         while time.monotonic() < until:
-            for one in self.everything():
-                self.note(one, "killed")
-                procfs.send(one, (signal.SIGKILL,))
+            self.send(self.note(self.everything(), "killed"), _KILL)
             if self.gone_within(KILL_AGAIN_SECONDS):
                 return
-        for one in self.everything():
-            self.note(one, "alive")
+        self.note(self.everything(), "alive")
 
-    def note(self, one: procfs.Stat, fate: str) -> None:
-        self.leftovers[one.pid] = {
-            "pid": one.pid,
-            "ticks": one.ticks,
-            "name": one.comm,
-            "fate": fate,
-        }
+    def note(self, processes: list[procfs.Stat], fate: str) -> list[procfs.Stat]:
+        for one in processes:
+            facts = {"pid": one.pid, "ticks": one.ticks, "name": one.comm, "fate": fate}
+            self.leftovers[one.pid] = facts
+        return processes
 
     def publish(self) -> None:
         """Say how far the tasks are, and wake a driver that waits. Only a comfort: may fail."""
@@ -337,6 +276,20 @@ class Shim:
             os.write(self.reply, b"+")
         except OSError:
             return
+
+
+T = TypeVar("T")
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """Try again until there are descriptors and memory: a shim must not fail for want of them."""
+    while True:
+        try:
+            return call()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                raise
+            time.sleep(PATIENCE_SECONDS)
 
 
 # -- birth ----------------------------------------------------------------------------------
@@ -396,24 +349,18 @@ def claim(body: dict[str, Any], me: procfs.Identity, reply: int) -> bool:
     folder, stage = body["folder"], "workdir"
     try:
         os.chdir(body["workdir"] or folder)
+        stage = "gpus"
+        gpus.take(body["gpu_locks"], body["gpus"])
         stage = "claim"
         lock = os.open(f"{folder}/{layout.JOB}", os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held for life: proof of life
+        procfs.try_lock(lock, fcntl.LOCK_EX)  # held for life: proof of life
         os.symlink(layout.claim_text(layout.SHIM, str(me)), f"{folder}/{layout.CLAIM}")
-    except (FileExistsError, BlockingIOError):
-        os.write(reply, b"foreign")
-        return False
     except OSError as error:
+        if stage == "claim" and isinstance(error, FileExistsError | BlockingIOError):
+            os.write(reply, b"foreign")
+            return False
         os.write(reply, f"errno {error.errno} {stage}".encode())
         return False
     os.write(reply, f"claimed {me}".encode())
     os.set_blocking(reply, False)
     return True
-
-
-def task_of(one: dict[str, Any], number: int, of: int) -> Task:
-    ranks = [
-        Rank(rank, layout.log_name(number, of, rank), extra["setup"], extra["run"])
-        for rank, extra in enumerate(one["ranks"])
-    ]
-    return Task(one["path"], one["argv"], one["shell"], one["setup"], one["env"], ranks)

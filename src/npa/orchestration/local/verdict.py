@@ -118,6 +118,16 @@ def _judge_lost(record: Mapping[str, Any], *, asked: bool) -> Verdict:
         raise ValueError(f"not a record of a loss: {error!r}") from error
 
 
+def logs_of(record: Mapping[str, Any], path: str) -> dict[int, str]:
+    """Rank -> file name of its log, for one task of a record that `judge` accepted."""
+    return {
+        rank["rank"]: rank["log"]
+        for task in record["tasks"]
+        if task["path"] == path
+        for rank in task["ranks"]
+    }
+
+
 def phase_of(phases: Sequence[Phase]) -> Phase:
     """The phase of a job from those of its members."""
     live = [phase for phase in phases if not phase.terminal]

@@ -41,10 +41,14 @@ def serve(channel: socket.socket, shim_main: ShimMain) -> None:
     while True:
         try:
             taken = fork_shim(channel, shim_main)
-        except OSError as error:
-            if not refuse_one(channel, error.errno or 0):
-                return
-            continue
+        except OSError:
+            wait_for_message(channel)
+            try:
+                taken = fork_shim(channel, shim_main)
+            except OSError as error:
+                if not refuse_one(channel, error.errno or 0):
+                    return
+                continue
         wait_for_end(taken, channel)
         os.close(taken)
         if hung_up(channel):
@@ -74,6 +78,12 @@ def wait_for_end(taken: int, channel: socket.socket) -> None:
     poll = select.poll()
     poll.register(taken, select.POLLIN)
     poll.register(channel, 0)  # only its hang-up
+    poll.poll()
+
+
+def wait_for_message(channel: socket.socket) -> None:
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
     poll.poll()
 
 
