@@ -127,7 +127,11 @@ def _dagster(bin_: Path, folder: Path, shape: str, steps: int) -> Call:
 
 
 def _prefect(bin_: Path, folder: Path, shape: str, steps: int) -> Call:
-    quiet = {"PREFECT_LOGGING_LEVEL": "WARNING", "DO_NOT_TRACK": "1"}
+    quiet = {
+        "PREFECT_LOGGING_LEVEL": "WARNING",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        "DO_NOT_TRACK": "1",
+    }
     env = {**_settings(folder, shape, steps), "PREFECT_HOME": str(folder / "home"), **quiet}
     return Call((str(bin_ / "python"), str(HERE / "peers" / "prefect_flow.py")), env)
 

@@ -40,12 +40,13 @@ class Bench:
 
     quick: bool
     peers: bool
+    repeats: int
     cache: Path
     work: Path
 
     def best(self, name: str, prepare: engines.Engine, shape: str, steps: int) -> Row:
         costs = []
-        for attempt in range(REPEATS[self.quick]):
+        for attempt in range(self.repeats):
             folder = self.work / f"{name}-{shape}-{steps}-{attempt}".replace(" ", "-")
             folder.mkdir()
             call = prepare.prepare(folder, shape, steps)
@@ -134,9 +135,7 @@ def planning(bench: Bench) -> Iterator[Row | Skipped]:
                 name = f"{word} {shape} {states}"
                 say(name)
                 argv = (command, "workbench", "workflow", word, str(file), "--json")
-                row = bench.times(
-                    name, engines.Call(argv, environment), REPEATS[bench.quick], states
-                )
+                row = bench.times(name, engines.Call(argv, environment), bench.repeats, states)
                 yield row
                 if row.problem:
                     yield Skipped(name, row.problem)
@@ -166,7 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cache.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[Row | Skipped]] = {}
     with tempfile.TemporaryDirectory(prefix="npa-bench-") as work:
-        bench = Bench(options.quick, options.peers, cache, Path(work))
+        repeats = options.repeats or REPEATS[options.quick]
+        bench = Bench(options.quick, options.peers, repeats, cache, Path(work))
         for name in options.only or SECTIONS:
             print(f"{name} ...", file=sys.stderr, flush=True)
             found[name] = list(SECTIONS[name](bench))
@@ -188,6 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     default = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "npa-benchmarks"
     parser.add_argument("--quick", action="store_true", help="small sizes, one run each")
     parser.add_argument("--peers", action="store_true", help="install and measure other engines")
+    parser.add_argument("--repeats", type=int, metavar="N", help="runs of each case")
     parser.add_argument("--only", action="append", choices=sorted(SECTIONS), help="one part")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write all figures to this file")
     parser.add_argument("--cache", type=Path, default=default, help="environments of the peers")
