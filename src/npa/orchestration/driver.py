@@ -124,6 +124,7 @@ class Driver:
         self._asked_to_stop = False
         self._last_head_poll = float("-inf")
         self._cannot_write = ""
+        self._fresh = True  # the walk was made anew and has not been advanced yet
         self.state = RunState()
 
     # -- from outside (signal handlers) ------------------------------------------------------------
@@ -162,7 +163,10 @@ class Driver:
         if self._asked_to_cancel and self.state.cancel is None:
             tick.emit(e.CancelRequested(self._asked_to_cancel, "driver"))
             tick.goal = Goal.CANCELLED
-        self._supervisor.attend(tick)
+        if self._fresh:  # a new walk learns its steps first: nothing may look like an orphan
+            self._fresh, tick.look_again = False, 0.0
+        else:
+            self._supervisor.attend(tick)
         self._scheduler.advance(tick)
         outcome = self._finish_if_over(tick)
         self._heartbeat(tick)
@@ -319,6 +323,7 @@ class Driver:
                     raise
                 self._world.engine.wait(APPEND_RETRY_SECONDS)
         self.state = state
+        self._fresh = True
         self._walk = self._plan.new_walk()
         replies, refusals, clocks = {}, {}, {}
         if self._epoch:
