@@ -56,7 +56,7 @@ def request(method: str, uri: str, body: bytes = b"", query: Dict[str, str] = {}
     search = urlencode(sorted(query.items()), quote_via=quote, safe="~")
     headers = {"host": base.netloc, "x-amz-content-sha256": hashlib.sha256(body).hexdigest()}
     if method == "PUT":
-        headers["if-none-match"] = "*"
+        headers.update({"if-none-match": "*", "content-type": "application/octet-stream"})
     if os.environ.get("AWS_ACCESS_KEY_ID"):
         sign(method, path, search, headers, region)
     url = f"{base.scheme}://{base.netloc}{path}" + (f"?{search}" if search else "")
