@@ -14,6 +14,7 @@ from npa.workflow.tools import Tool, ToolParam
 
 _SHOWN_MAX = 12
 _INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*")
+_BOOLEANS = frozenset({"true", "false", "1", "0", "yes", "no", "on", "off"})
 _FLOAT = re.compile(r"\s*[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?\s*")
 
 
@@ -124,7 +125,7 @@ def _wanted(param: ToolParam, text: str) -> str:
     kinds: Mapping[str, tuple[str, bool]] = {
         "int": ("a whole number", bool(_INTEGER.fullmatch(text))),
         "float": ("a number", bool(_FLOAT.fullmatch(text))),
-        "bool": ("`true` or `false`", text.strip().lower() in ("true", "false", "1", "0")),
+        "bool": ("`true` or `false`", text.strip().lower() in _BOOLEANS),
         "enum": (f"one of {', '.join(param.values)}", text in param.values),
         "uri": ("a URI", "://" in text),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,8 @@ import yaml
 
 from npa.workflow.codes import Code, severity_of
 from npa.workflow.diagnostics import Diagnostic, path_text
-from npa.workflow.meaning import Path, Position
+from npa.workflow.meaning import Path
+from npa.workflow.places import ListPlaces, MapPlaces, Places, PositionTree, place_of, split_lines
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
 DEPTH_MAX = 64
@@ -29,7 +30,6 @@ _CORE = "tag:yaml.org,2002:"
 _UNPRINTABLE = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
-_LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _INT = re.compile(r"[-+]?[0-9]+")
 _ZERO_LED = re.compile(r"[-+]?0[0-9]+")
 _OTHER_INT = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
@@ -41,77 +41,6 @@ _WORDS: dict[str, object] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 _MAYBE_NOT_TEXT = frozenset("~nNtTfF+-.0123456789")
-
-
-# Positions are packed into one int (line, column, end column), because a big file has 100,000.
-# An end column of 0 means "to the end of the line".
-@dataclass(slots=True)
-class _MapPlaces:
-    place: int
-    keys: dict[str, int] = field(default_factory=dict)
-    values: dict[str, _Places] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _ListPlaces:
-    place: int
-    values: list[_Places] = field(default_factory=list)
-
-
-_Places = int | _MapPlaces | _ListPlaces
-
-
-def _spelling(name: str, keys: Container[str]) -> str | None:
-    """The key as the file spells it: as given, in snake_case, or in camelCase."""
-    if name in keys:
-        return name
-    snake = re.sub(r"(?<=[a-z])([A-Z])", lambda match: "_" + match.group(1).lower(), name)
-    if snake in keys:
-        return snake
-    camel = re.sub(r"_([a-z])", lambda match: match.group(1).upper(), name)
-    return camel if camel in keys else None
-
-
-class PositionTree:
-    """Positions by path. A path that is not in the file answers for its nearest parent."""
-
-    def __init__(self, root: _Places, lines: list[str]) -> None:
-        self._root = root
-        self._lines = lines
-
-    def _unpack(self, place: int) -> Position:
-        line, column, end = place >> 48, (place >> 24) & 0xFFFFFF, place & 0xFFFFFF
-        if not end:
-            text = self._lines[line - 1] if line <= len(self._lines) else ""
-            end = max(len(text.rstrip()) + 1, column + 1)
-        return Position(line, column, max(end, column + 1))
-
-    def _find(self, path: Path) -> tuple[int, int]:
-        """The packed places of the key and of the value at `path`."""
-        node = self._root
-        key = value = node if isinstance(node, int) else node.place
-        for part in path:
-            if isinstance(node, _MapPlaces):
-                name = _spelling(str(part), node.values)
-                if name is None:
-                    return value, value
-                key = node.keys[name]
-                node = node.values[name]
-                value = node if isinstance(node, int) else node.place
-            elif isinstance(node, _ListPlaces) and isinstance(part, int):
-                if not 0 <= part < len(node.values):
-                    break
-                node = node.values[part]
-                key = value = node if isinstance(node, int) else node.place
-            else:
-                break
-        return key, value
-
-    def value(self, path: Path) -> Position | None:
-        return self._unpack(self._find(path)[1])
-
-    def key(self, path: Path) -> Position | None:
-        return self._unpack(self._find(path)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +70,6 @@ def no_collector() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def split_lines(text: str) -> list[str]:
-    """Lines as YAML counts them."""
-    return _LINE_END.split(text)
 
 
 def resolve_plain(text: str) -> object:
@@ -190,7 +114,7 @@ def parse_text(text: str, filename: str) -> Source:
     lines = split_lines(text)
     builder = _Builder()
     value: object = None
-    places: _Places = 0
+    places: Places = 0
     usable = False
     try:
         builder.refuse_unfit_text(text)
@@ -222,18 +146,11 @@ class _Frame:
     merges: list[tuple[Any, Any]] = field(default_factory=list)
 
 
-def _place(event: Any) -> int:
-    start, end = event.start_mark, event.end_mark
-    last: int = end.column + 1 if end.line == start.line else 0
-    place: int = ((start.line + 1) << 48) | ((start.column + 1) << 24) | last
-    return place
-
-
 class _Builder:
     def __init__(self) -> None:
         self.problems: list[Diagnostic] = []
         self.stack: list[_Frame] = []
-        self.anchors: dict[str, tuple[object, _Places, int]] = {}
+        self.anchors: dict[str, tuple[object, Places, int]] = {}
         self.open_anchors: set[str] = set()
         self.nodes = 0
         self.alias_nodes = 0
@@ -318,8 +235,8 @@ class _Builder:
 
     # Building
 
-    def build(self, text: str) -> tuple[object, _Places]:
-        result: tuple[object, _Places] | None = None
+    def build(self, text: str) -> tuple[object, Places]:
+        result: tuple[object, Places] | None = None
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             kind = type(event)
             if kind is yaml.ScalarEvent:
@@ -335,7 +252,7 @@ class _Builder:
                 self.stop(
                     Code.SEVERAL_DOCUMENTS,
                     "a second YAML document starts here",
-                    _place(event),
+                    place_of(event),
                     "a workflow file holds one document; remove `---` or split the file",
                 )
                 continue
@@ -349,7 +266,7 @@ class _Builder:
                 result = done
         return result if result is not None else (None, (1 << 48) | (1 << 24) | 2)
 
-    def scalar(self, event: Any) -> tuple[object, _Places] | None:
+    def scalar(self, event: Any) -> tuple[object, Places] | None:
         start, end = event.start_mark, event.end_mark
         last = end.column + 1 if end.line == start.line else 0
         place = ((start.line + 1) << 48) | ((start.column + 1) << 24) | last
@@ -418,12 +335,12 @@ class _Builder:
             self.add(Code.BAD_TAG, f"tag `{tag}` has no meaning here", place, "remove the tag")
         self.nodes += 1
         value: Any = {} if is_map else []
-        places: Any = _MapPlaces(place) if is_map else _ListPlaces(place)
+        places: Any = MapPlaces(place) if is_map else ListPlaces(place)
         if event.anchor is not None:
             self.open_anchors.add(event.anchor)
         self.stack.append(_Frame(value, places, event.anchor, self.nodes - 1))
 
-    def close(self) -> tuple[object, _Places]:
+    def close(self) -> tuple[object, Places]:
         frame = self.stack.pop()
         for value, places in frame.merges:
             for key, item in value.items():
@@ -437,8 +354,8 @@ class _Builder:
             self.anchors[frame.anchor] = (frame.value, frame.places, size)
         return frame.value, frame.places
 
-    def alias(self, event: Any) -> tuple[object, _Places] | None:
-        place = _place(event)
+    def alias(self, event: Any) -> tuple[object, Places] | None:
+        place = place_of(event)
         name = event.anchor
         if name in self.open_anchors:
             self.stop(Code.BAD_ALIAS, f"alias `*{name}` stands inside its own anchor", place)
@@ -457,11 +374,11 @@ class _Builder:
             return None
         if isinstance(places, int):
             return value, place
-        if isinstance(places, _MapPlaces):
-            return value, _MapPlaces(place, places.keys, places.values)
-        return value, _ListPlaces(place, places.values)
+        if isinstance(places, MapPlaces):
+            return value, MapPlaces(place, places.keys, places.values)
+        return value, ListPlaces(place, places.values)
 
-    def attach(self, value: object, places: _Places) -> None:
+    def attach(self, value: object, places: Places) -> None:
         frame = self.stack[-1]
         if type(frame.value) is list:
             frame.value.append(value)
@@ -485,10 +402,10 @@ class _Builder:
             frame.places.values[key] = places
         frame.key = None
 
-    def merge(self, frame: _Frame, value: object, places: _Places) -> None:
+    def merge(self, frame: _Frame, value: object, places: Places) -> None:
         pairs = (
             list(zip(value, places.values, strict=True))
-            if isinstance(value, list) and isinstance(places, _ListPlaces)
+            if isinstance(value, list) and isinstance(places, ListPlaces)
             else [(value, places)]
         )
         for item, item_places in pairs:

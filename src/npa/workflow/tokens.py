@@ -24,6 +24,7 @@ RUN_KEYS = ("id", "prefix", "uri")
 RENDERED_CHARS_MAX = 1024 * 1024
 """One rendered config value may not grow beyond this (values that double each other)."""
 
+_KEPT_CHARS_MAX = 16 * 1024  # longer texts are split anew each time, so that the cache stays small
 _TOKEN = re.compile(
     r"\{\{\s*([A-Za-z0-9_-]+)\s*\.\s*([A-Za-z0-9_.-]+)\s*((?:\|\s*[A-Za-z0-9_-]+\s*)*)\}\}"
 )
@@ -153,9 +154,17 @@ def _malformed(text: str, start: int) -> Malformed:
     return Malformed(Code.BAD_TOKEN, written, f"malformed token `{written[:60]}`")
 
 
-@lru_cache(maxsize=32_768)
 def parse(text: str) -> Template:
     """Split a string into parts. Never raises; what is wrong is in `problems`, kept as text."""
+    return _parse_kept(text) if len(text) <= _KEPT_CHARS_MAX else _parse(text)
+
+
+@lru_cache(maxsize=32_768)
+def _parse_kept(text: str) -> Template:
+    return _parse(text)
+
+
+def _parse(text: str) -> Template:
     at = text.find("{{")
     if at < 0:
         return Template((text,) if text else ())
