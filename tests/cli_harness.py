@@ -18,11 +18,21 @@ GOLDEN = Path(__file__).parent / "cli" / "golden"
 Run = Callable[..., "Result"]
 Golden = Callable[..., "Result"]
 
+# What differs from run to run, and what stands for it; applied in this order.
 FILTERS = (
+    (r"(?m)^\d\d:\d\d:\d\d  (running|starting) .*\n", ""),  # too short-lived to be seen always
+    (r"(?m)^\d\d:\d\d:\d\d ", "<clock> "),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?", "<time>"),
+    (r'"(\w+_at|as_of|seconds)": \d+(\.\d+)?', r'"\1": <number>'),
+    (r'"(etag|job_id|fingerprint)": "[^"]+"', r'"\1": "<\1>"'),
+    (r'"driver_pid": \d+', '"driver_pid": <pid>'),
+    (r"\d+@\d+@[0-9a-f-]{36}", "<job ID>"),
+    (r"process \d+ on [\w.-]+", "process <pid> on <host>"),
+    (r"\bby [\w.-]+@[\w.-]+", "by <user>"),
+    (r'"by": "[\w.-]+@[\w.-]+"', '"by": "<user>"'),
     (r"\b[0-9a-f]{64}\b", "<sha256>"),
-    (r"\b\d+(\.\d+)?(?= ?s\b)", "<seconds>"),
-    (r"\b(?:\d+[hm] ?)?\d+[ms]\b(?= ago)", "<age>"),
+    (r"-[0-9a-f]{10}\b", "-<key>"),
+    (r"\b\d+(\.\d+)? s\b", "<n> s"),
 )
 
 

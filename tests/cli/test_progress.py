@@ -89,6 +89,28 @@ def test_plain_lines_tell_failures_with_their_reason_and_the_attempt(
     ]
 
 
+def test_what_was_known_before_a_resume_is_not_told_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    history, view = History(), PlainProgress(Output())
+    history.end(history.start("prepare"), "prepare", e.Result.SUCCEEDED)
+    key = history.start("train")
+    view.begin(history.state)
+    history.end(key, "train", e.Result.SUCCEEDED)
+    view.show(history.snapshot())
+    assert capsys.readouterr().err == "00:00:12  succeeded  train\n"
+
+
+def test_a_state_that_was_made_anew_is_followed_by_its_keys() -> None:
+    first, tracker = History(), Tracker()
+    first.start("train")
+    tracker.changes(first.state)
+    again = History()
+    again.end(again.start("train"), "train", e.Result.SUCCEEDED)
+    assert [(c.path, c.word) for c in tracker.changes(again.state)] == [("train", "succeeded")]
+    assert tracker.changes(History().state) == []
+
+
 def test_a_wait_is_told_once_with_what_it_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
     history, view = History(), PlainProgress(Output())
     for _ in range(3):

@@ -20,6 +20,7 @@ from npa.orchestration.decide import Goal
 from npa.orchestration.runs import (
     Host,
     OpenRun,
+    compare,
     driver_alive,
     open_run,
     refuse_if_driven,
@@ -66,7 +67,7 @@ def resume(
     What has succeeded is checked and not run again; what still runs is picked up.
     """
     from npa.cli.detach import hand_over
-    from npa.cli.driving import drive
+    from npa.cli.driving import drive, refuse_changes
 
     output = Output(as_json=as_json)
     host, run = open_driving(run_id)
@@ -77,6 +78,8 @@ def resume(
         return _already_complete(output, run)
     if lifecycle is Lifecycle.CANCELLED and not wanted:
         raise _was_cancelled(run)
+    if not accept_changes:
+        refuse_changes(run.place.run_id, compare(host, run)[1])
     if lifecycle.over or wanted:
         reopen(
             host,

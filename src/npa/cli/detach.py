@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -28,8 +27,8 @@ def hand_over(output: Output, run: OpenRun) -> int:
     """
     run_id = run.place.run_id
     log = driver_log(run_id)
-    process = start_driver(run_id, log)
-    _wait_until_driven(run, process, log)
+    pid = start_driver(run_id, log)
+    _wait_until_driven(run, pid, log)
     output.line(run_id)
     output.document(
         {
@@ -37,7 +36,7 @@ def hand_over(output: Output, run: OpenRun) -> int:
             "workflow": run.place.workflow,
             "run_id": run_id,
             "run_prefix_uri": run.place.run_uri,
-            "driver_pid": process.pid,
+            "driver_pid": pid,
             "driver_log": str(log),
         }
     )
@@ -50,34 +49,39 @@ def driver_log(run_id: str) -> Path:
     return private_folder(Home.find().jobs / run_id) / "driver.log"
 
 
-def start_driver(run_id: str, log: Path) -> subprocess.Popen[bytes]:
-    """Start the driver in a session of its own. It gets our environment and nothing in argv."""
-    command = [sys.executable, "-m", "npa.cli.main", "workflow", DRIVER_COMMAND, run_id]
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=descriptor,
-            stderr=descriptor,
-            start_new_session=True,
-        )
-    finally:
-        os.close(descriptor)
+def start_driver(run_id: str, log: Path) -> int:
+    """Start the driver in a session of its own and return its pid.
+
+    It gets our environment, and nothing but the run's ID in argv. It is not our child in the sense
+    of being waited for: it is meant to outlive us.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-m", "npa.cli.main", "workflow", DRIVER_COMMAND, run_id],
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
 
 
-def _wait_until_driven(run: OpenRun, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until_driven(run: OpenRun, pid: int, log: Path) -> None:
     """Return when the journal names that process as its driver, or the run is already over."""
     deadline = time.monotonic() + BEGIN_SECONDS_MAX
     while time.monotonic() < deadline:
-        ended = process.poll() is not None
+        ended, status = os.waitpid(pid, os.WNOHANG)
         with suppress(StorageError):  # cannot see: look again until the deadline
             run.state.apply(run.journal.refresh())
         driver = run.state.driver
-        if run.state.lifecycle.over or (driver is not None and driver.pid == process.pid):
+        if run.state.lifecycle.over or (driver is not None and driver.pid == pid):
             return
         if ended:
-            raise _not_begun(run, f"its driver ended with {process.returncode}", log)
+            code = os.waitstatus_to_exitcode(status)
+            raise _not_begun(run, f"its driver ended with {code}", log)
         time.sleep(_POLL_SECONDS)
     raise _not_begun(run, f"its driver did not begin within {BEGIN_SECONDS_MAX:.0f} s", log)
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import assert_never
 
 from npa.cli.exit_codes import ExitCode
+from npa.cli.logs import last_lines
 from npa.cli.output import Output
 from npa.cli.progress import Progress, progress
-from npa.cli.result import show_result
+from npa.cli.result import failed_path, show_result
 from npa.errors import RunError
 from npa.orchestration.decide import Goal
 from npa.orchestration.driver import Driver, Ending, Outcome, Snapshot
-from npa.orchestration.runs import Drive, Host, OpenRun, make_drive
+from npa.orchestration.runs import Host, OpenRun, make_drive
+
+LAST_LINES = 5
 
 
 class Interrupts:
@@ -74,6 +77,8 @@ def drive(output: Output, host: Host, run: OpenRun, *, take_over: bool = False) 
     the driver raises.
     """
     outcome, interrupted = run_driver(output, host, run, take_over=take_over)
+    if outcome.ending is Ending.FAILED:
+        show_last_words(output, host, run)
     show_result(output, run, outcome)
     return exit_code_of_ending(outcome, interrupted=interrupted)
 
@@ -88,8 +93,11 @@ def run_driver(
 ) -> tuple[Outcome, bool]:
     """How the drive ended, and whether Ctrl-C was pressed. `run.state` is then the last state."""
     with handled() as interrupts, progress(output, run.place.run_id) as view:
+        view.begin(run.state)
         made = make_drive(host, run, goal=goal, observer=view.show)
-        refuse_changes(run.place.run_id, made)
+        if made.changed:
+            made.engine.close()
+            refuse_changes(run.place.run_id, made.changed)
         interrupts.attach(made.driver, view)
         outcome = made.run(take_over=take_over)
         run.state = made.driver.state
@@ -97,18 +105,28 @@ def run_driver(
     return outcome, interrupts.count > 0
 
 
-def refuse_changes(run_id: str, made: Drive) -> None:
-    """Stop before anything is written when the sealed inputs have changed."""
-    if not made.changed:
+def refuse_changes(run_id: str, changed: Sequence[str]) -> None:
+    """Raise RunError, before anything is written, when the sealed inputs have changed."""
+    if changed:
+        raise RunError(
+            f"the inputs of run `{run_id}` have changed since it began: {', '.join(changed)}",
+            not_done="nothing was changed or launched",
+            hint="undo the change, or go on with it and say why",
+            next_command=f"npa workflow resume {run_id} --accept-changes REASON",
+            code="IDENTITY_MISMATCH",
+        )
+
+
+def show_last_words(output: Output, host: Host, run: OpenRun) -> None:
+    """The end of the failed step's log, on stderr: most often it says why."""
+    path = failed_path(run.state)
+    if not path:
         return
-    made.engine.close()
-    raise RunError(
-        f"the inputs of run `{run_id}` have changed since it began: {', '.join(made.changed)}",
-        not_done="nothing was decided or launched",
-        hint="undo the change, or go on with it and say why",
-        next_command=f"npa workflow resume {run_id} --accept-changes REASON",
-        code="IDENTITY_MISMATCH",
-    )
+    lines = last_lines(host, run, path, LAST_LINES)
+    if lines:
+        output.note(f"the last lines of {path}:")
+        for line in lines:
+            output.note(f"  | {line}")
 
 
 def exit_code_of_ending(outcome: Outcome, *, interrupted: bool) -> ExitCode:

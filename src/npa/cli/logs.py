@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FOLLOW_SECONDS = 0.2
+TAIL_BYTES = 1 << 14  # what is kept to show the last lines
 
 
 @dataclass(slots=True)
@@ -174,3 +175,29 @@ class Printer:
             case _:
                 assert_never(observation)
         return None
+
+
+def last_lines(host: Host, run: OpenRun, path: str, count: int) -> list[str]:
+    """The last lines that a step wrote, as text; none if its log cannot be read."""
+    from npa.cli.look import ref_of
+
+    attempt = run.state.latest[path]
+    ref = ref_of(attempt)
+    reader = reader_of(host, run)
+    streams = reader.streams(ref)
+    if not isinstance(streams, Found):
+        return []
+    member = attempt.end.members[path] if attempt.end else None
+    rank = member.rank if member and member.rank else 0
+    stream = next((s for s in streams.value if (s.path, s.rank) == (path, rank)), None)
+    data = b""
+    offset, more = 0, stream is not None
+    while more and stream is not None:
+        seen = reader.read(ref, stream, offset)
+        if not isinstance(seen, Found):
+            break
+        data = (data + seen.value.data)[-TAIL_BYTES:]
+        more = bool(seen.value.data) and not seen.value.ended
+        offset = seen.value.next_offset
+    text = data.decode(errors="replace")
+    return ["".join(c if c.isprintable() else " " for c in t) for t in text.splitlines()[-count:]]

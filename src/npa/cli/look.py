@@ -43,7 +43,7 @@ def _live(host: Host, run: OpenRun) -> Mapping[str, Observation[JobStatus]]:
         return {}
     engine = host.engine(run.request, host.home)
     try:
-        return engine.observe(refs)
+        return engine.glance(refs)
     finally:
         engine.close()
 

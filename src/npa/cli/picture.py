@@ -1,20 +1,24 @@
-"""`graph`: a file drawn as Mermaid, Graphviz, SVG or JSON."""
+"""`graph`, `describe` and `schema`: a file drawn, what can be set in it, and the format itself."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from npa.cli.options import catalog_option, spec_argument, var_option
+from npa.cli.options import catalog_option, json_option, spec_argument, var_option
 from npa.cli.output import Output, to_json
 from npa.cli.spec import require, tools_of
 from npa.errors import UsageError
 
 if TYPE_CHECKING:
     from npa.workflow.graph import Graph
+
+
+_VALUE_WIDTH = 40
 
 
 @click.command()
@@ -73,3 +77,43 @@ def _draw(compiled: Graph, form: str) -> str:
             return drawing.dot(drawing.draw(compiled))
         case _:
             return drawing.mermaid(drawing.draw(compiled))
+
+
+@click.command()
+@spec_argument
+@var_option
+@catalog_option
+@json_option
+def describe(spec: Path, var: Sequence[str], catalogs: Sequence[Path], as_json: bool) -> None:
+    """List what can be set with `--var`: each key, its type, its value and where it is used."""
+    from npa.workflow.describe import describe as describe_workflow
+
+    tools = tools_of(catalogs)
+    workflow = require(spec, var, tools, not_done="nothing was described")
+    found = describe_workflow(workflow, tools)
+    output = Output(as_json=as_json)
+    output.document(found.as_json())
+    output.line(f"{found.name}: {found.description.strip()}" if found.description else found.name)
+    output.line()
+    output.table(
+        ("KEY", "TYPE", "VALUE", "USED IN"),
+        [
+            (item.key, item.type, _short(item.value), ", ".join(item.uses) or "-")
+            for item in found.keys
+        ],
+    )
+    output.hint("every key also reaches the tasks, in the JSON of NPA_PARAMS")
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    line = " ".join(text.split())
+    return line if len(line) <= _VALUE_WIDTH else line[: _VALUE_WIDTH - 1] + "…"
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of the format, for editors."""
+    from npa.workflow.schema import shipped_schema_text
+
+    Output().text(shipped_schema_text())

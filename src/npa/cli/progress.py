@@ -39,22 +39,25 @@ class Change:
 
 
 class Tracker:
-    """Compares each state of a run with the one before it."""
+    """Compares each state of a run with the one before it.
+
+    Attempts are remembered by key: a driver that has lost a frame shows a state made anew.
+    """
 
     def __init__(self) -> None:
         self._seen = 0
-        self._words: dict[str, dict[str, tuple[str, str]]] = {}
-        self._open: dict[str, Attempt] = {}
+        self._open: dict[str, dict[str, tuple[str, str]]] = {}
         self.done = 0
         self.live: dict[str, Change] = {}
 
     def changes(self, state: RunState) -> list[Change]:
         """What is different since the last call, oldest attempt first."""
-        for attempt in islice(state.attempts.values(), self._seen, None):
-            self._open[attempt.key] = attempt
-            self._words[attempt.key] = {}
+        for key in islice(state.attempts, self._seen, None):
+            self._open.setdefault(key, {})
         self._seen = len(state.attempts)
-        found = [change for attempt in list(self._open.values()) for change in self._of(attempt)]
+        found: list[Change] = []
+        for key in list(self._open):
+            found += self._of(key, state.attempts.get(key))
         for change in found:
             if change.word in _STYLE:
                 self.live.pop(change.path, None)
@@ -63,15 +66,18 @@ class Tracker:
                 self.live[change.path] = change
         return found
 
-    def _of(self, attempt: Attempt) -> Iterator[Change]:
-        words = self._words[attempt.key]
+    def _of(self, key: str, attempt: Attempt | None) -> Iterator[Change]:
+        if attempt is None:  # the frame that reserved it was lost
+            self._open.pop(key)
+            return
+        words = self._open[key]
         for path in attempt.members:
             word, detail, at = describe(attempt, path)
             if words.get(path) != (word, detail):
                 words[path] = (word, detail)
                 yield Change(path, attempt.number, word, detail, at)
         if attempt.stage is Stage.ENDED:
-            del self._open[attempt.key], self._words[attempt.key]
+            del self._open[key]
 
 
 def describe(attempt: Attempt, path: str) -> tuple[str, str, float]:
@@ -122,7 +128,12 @@ def span(seconds: float) -> str:
 
 
 class Progress(Protocol):
-    """Takes what a driver shows of itself after each tick; `note` a sentence from outside."""
+    """Takes what a driver shows of itself after each tick; `note` a sentence from outside.
+
+    `begin` takes the state that is already known, about which nothing is told.
+    """
+
+    def begin(self, state: RunState) -> None: ...
 
     def show(self, snapshot: Snapshot) -> None: ...
 
@@ -136,6 +147,9 @@ class PlainProgress:
         self._output = output
         self._tracker = Tracker()
         self._waits: dict[str, str] = {}
+
+    def begin(self, state: RunState) -> None:
+        self._tracker.changes(state)
 
     def show(self, snapshot: Snapshot) -> None:
         for change in self._tracker.changes(snapshot.state):
@@ -172,6 +186,9 @@ class LiveProgress:
         self._ended: list[Change] = []
         self._note = ""
         self._waits: Mapping[str, str] = {}
+
+    def begin(self, state: RunState) -> None:
+        self._tracker.changes(state)
 
     def show(self, snapshot: Snapshot) -> None:
         ended = [c for c in self._tracker.changes(snapshot.state) if c.word in _STYLE]

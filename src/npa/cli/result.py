@@ -43,9 +43,9 @@ def _show_why(output: Output, run: OpenRun, outcome: Outcome) -> None:
                 output.line(f"  {place(uri)}")
             output.hint(f"`npa workflow artifacts {run_id}` lists everything that it produced")
         case Ending.FAILED:
-            path = _failed_path(state)
+            path = failed_path(state)
             if state.failure is not None:
-                output.line(f"  {state.failure.reason}")
+                output.line(f"  {with_code(state.failure.reason, state.failure.code)}")
             if path:
                 output.hint(f"`npa workflow logs {run_id} {path} --tail 20` shows what it wrote")
             output.hint(f"`npa workflow resume {run_id}` goes on once the cause is mended")
@@ -66,6 +66,11 @@ def _show_why(output: Output, run: OpenRun, outcome: Outcome) -> None:
             assert_never(outcome.ending)
 
 
+def with_code(reason: str, code: str) -> str:
+    """A reason with its code, said once."""
+    return reason if not code or code in reason else f"{reason} ({code})"
+
+
 def last_outputs(state: RunState) -> list[str]:
     """The outputs of the steps that ended last: those of the last wave."""
     attempt = state.waves[state.last_wave].last if state.last_wave in state.waves else None
@@ -78,7 +83,8 @@ def place(uri: str) -> str:
     return str(uri_to_path(uri)) if uri.startswith("file://") else uri
 
 
-def _failed_path(state: RunState) -> str:
+def failed_path(state: RunState) -> str:
+    """The step that the run failed at, "" when it was none."""
     if state.failure is not None and state.failure.path:
         return state.failure.path
     return next((p for p, a in state.latest.items() if describe(a, p)[0] == "failed"), "")
@@ -110,7 +116,7 @@ def document_of(run: OpenRun, outcome: Outcome) -> dict[str, object]:
         "terminal": state.terminal,
         "error": failure.reason if failure else "",
         "error_code": failure.code if failure else "",
-        "failed_step": _failed_path(state) if failure else "",
+        "failed_step": failed_path(state) if failure else "",
         "cancel_reason": state.cancel.reason if state.cancel else "",
         "holds": [
             {"subject": subject, "code": hold.code, "reason": hold.reason}

@@ -12,7 +12,7 @@ import click
 from npa.cli.exit_codes import ExitCode
 from npa.cli.options import json_option, run_argument
 from npa.cli.output import Ink, Output
-from npa.cli.progress import span
+from npa.cli.progress import span, worth_telling
 from npa.errors import NpaError, StorageError
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def _counts(view: RunView) -> str:
 
 def show(output: Output, view: RunView) -> None:
     """The whole status, as text or as one document."""
+    from npa.cli.result import with_code
     from npa.views.status import to_json
 
     output.document(to_json(view))
@@ -101,7 +102,7 @@ def show(output: Output, view: RunView) -> None:
     if not view.completion_recorded:
         facts += [("driver", _driver(view)), ("live look", view.verification.value)]
     if view.failure_reason:
-        facts.append(("failure", f"{view.failure_reason} ({view.failure_code})"))
+        facts.append(("failure", with_code(view.failure_reason, view.failure_code)))
     if view.cancel_by:
         reason = view.cancel_reason or "no reason given"
         facts.append(("cancelled", f"{reason}, by {view.cancel_by}"))
@@ -146,7 +147,7 @@ def _row(step: StepView, view: RunView) -> tuple[str, str, str, str]:
     facts += [f"signal {step.signal}"] if step.signal else []
     facts += [f"rank {step.rank}"] if step.rank else []
     facts += [f"missing {uri}" for uri in step.missing]
-    facts += [step.reason] if step.reason else []
+    facts += [step.reason] if worth_telling(step.reason) else []
     facts += list(step.earlier)
     return step.path, step.live or step.recorded, took, ", ".join(facts)
 

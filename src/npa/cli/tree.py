@@ -17,6 +17,7 @@ WORKFLOW = {
     ),
     "plan-spec": Lazy("npa.cli.plan:plan_spec", "show the steps or waves that would run", _AUTHOR),
     "graph": Lazy("npa.cli.picture:graph", "draw the pipeline", _AUTHOR),
+    "describe": Lazy("npa.cli.picture:describe", "list what can be set with --var", _AUTHOR),
     "submit": Lazy("npa.cli.submit:submit", "start a run", _RUN),
     "run-spec": Lazy("npa.cli.submit:run_spec", "plan a file, or run it here with --execute", _RUN),
     "status": Lazy("npa.cli.status:status", "say how a run stands", _RUN),
@@ -29,6 +30,7 @@ WORKFLOW = {
     "explain": Lazy(
         "npa.cli.validate:explain", "explain a code with a wrong and a right example", _LEARN
     ),
+    "schema": Lazy("npa.cli.picture:schema", "print the JSON Schema for editors", _LEARN),
     "tools": Lazy("npa.cli.tools:tools", "list the tools, or explain one", _LEARN),
 }
 

@@ -1,0 +1,236 @@
+"""Runs on this machine from the command line: begun, watched, failed, resumed, cancelled."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli_harness import Golden, Run
+from cli_specs import FAILS_AT_SECOND, TWO_STEPS, WAITS, write
+from npa.cli.new import TEMPLATES
+
+DEADLINE_SECONDS = 60.0
+
+
+def in_folder(tmp_path: Path, text: str) -> Path:
+    """A pipeline in a folder of its own: what else the test writes is no part of its source."""
+    return "pipe" / write(tmp_path / "pipe", text)
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[Path]:
+    """A pipeline that waits for the file `go`; it is let go at the end, whatever happens."""
+    yield in_folder(tmp_path, WAITS)
+    (tmp_path / "go").touch()
+
+
+def until(npa: Run, run_id: str, word: str) -> None:
+    """Wait until the run's steps are at `word`."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        seen = json.loads(npa("workflow", "status", run_id, "--json").stdout)
+        if word in seen.get("counts", ()):  # an error document before the run has begun
+            return
+    raise AssertionError(f"{run_id} did not come to {word}")
+
+
+def test_a_run_and_how_it_is_looked_at(golden: Golden, tmp_path: Path) -> None:
+    spec = in_folder(tmp_path, TWO_STEPS)
+    golden("run", "run", spec, "--run-id", "r1", "--var", "word=good day")
+    golden("status-succeeded", "workflow", "status", "r1")
+    golden("status-succeeded-json", "workflow", "status", "r1", "--json")
+    golden("status-watch-succeeded", "workflow", "status", "r1", "--watch")
+    golden("logs-all", "workflow", "logs", "r1")
+    golden("logs-tail", "workflow", "logs", "r1", "second", "--tail", "1")
+    golden("logs-follow-ended", "workflow", "logs", "r1", "second", "--follow")
+    golden("logs-unknown-step", "workflow", "logs", "r1", "secnd")
+    golden("artifacts", "workflow", "artifacts", "r1")
+    golden("artifacts-json", "workflow", "artifacts", "r1", "--json")
+    golden("list", "workflow", "list")
+    golden("list-json", "workflow", "list", "--json")
+    golden("run-exists", "run", spec, "--run-id", "r1")
+    golden("resume-complete", "workflow", "resume", "r1")
+    golden("cancel-over", "workflow", "cancel", "r1")
+
+
+def test_submit_prints_one_document(golden: Golden, tmp_path: Path) -> None:
+    spec = in_folder(tmp_path, TWO_STEPS)
+    golden("submit-json", "workflow", "submit", spec, "--run-id", "r1", "--json")
+
+
+def test_a_plan_is_not_submitted(golden: Golden, npa: Run, tmp_path: Path) -> None:
+    spec = in_folder(tmp_path, TWO_STEPS)
+    golden("submit-plan-only", "workflow", "submit", spec, "--run-id", "r1", "--plan-only")
+    document = golden(
+        "submit-plan-only-json",
+        *("workflow", "submit", spec, "--run-id", "r1", "--plan-only", "--json"),
+    )
+    assert json.loads(document.stdout)["submission_state"] == "NOT_SUBMITTED"
+    assert npa("workflow", "list", "--json").stdout == "[]\n"
+
+
+def test_a_failure_shows_the_last_lines_and_a_way_on(golden: Golden, tmp_path: Path) -> None:
+    spec = in_folder(tmp_path, FAILS_AT_SECOND)
+    golden("run-fails", "run", spec, "--run-id", "r1")
+    golden("status-failed", "workflow", "status", "r1")
+
+
+def test_a_mended_run_goes_on_only_when_the_change_is_accepted(
+    golden: Golden, tmp_path: Path
+) -> None:
+    spec = in_folder(tmp_path, FAILS_AT_SECOND)
+    golden("run-fails", "run", spec, "--run-id", "r1")
+    in_folder(tmp_path, TWO_STEPS)
+    golden("resume-changed", "workflow", "resume", "r1")
+    golden("status-failed", "workflow", "status", "r1")
+    golden("resume-accepted", "workflow", "resume", "r1", "--accept-changes", "mended the input")
+    golden("status-mended", "workflow", "status", "r1")
+
+
+def test_retries_are_told(golden: Golden, tmp_path: Path) -> None:
+    spec = in_folder(tmp_path, FAILS_AT_SECOND + "    retry: {payload: 1, backoffSeconds: 0}\n")
+    golden("run-retries", "run", spec, "--run-id", "r1")
+
+
+def test_a_state_runs_again_with_all_that_depends_on_it(npa: Run, tmp_path: Path) -> None:
+    spec = in_folder(tmp_path, TWO_STEPS)
+    npa("run", spec, "--run-id", "r1")
+    result = npa("workflow", "resume", "r1", "--from", "second", "--json")
+    attempts = {step["path"]: step["attempt"] for step in json.loads(result.stdout)["steps"]}
+    assert attempts == {"first": 1, "second": 2}
+
+
+def test_an_unknown_run(golden: Golden) -> None:
+    for command in ("status", "logs", "artifacts", "cancel", "resume"):
+        golden(f"unknown-run-{command}", "workflow", command, "nope")
+
+
+@pytest.mark.parametrize("run_id", ["", "../x", "a b", "x" * 97])
+def test_an_empty_or_unsafe_run_id_is_refused_at_the_door(
+    npa: Run, tmp_path: Path, run_id: str
+) -> None:
+    result = npa("run", in_folder(tmp_path, TWO_STEPS), "--run-id", run_id)
+    assert result.code == 64
+    assert "cannot be a run ID" in result.stderr
+    assert npa("workflow", "list", "--json").stdout == "[]\n"
+
+
+def test_a_file_with_errors_starts_nothing(golden: Golden, npa: Run, tmp_path: Path) -> None:
+    golden("run-wrong", "run", in_folder(tmp_path, TWO_STEPS.replace("next:", "nxt:")))
+    assert npa("workflow", "list", "--json").stdout == "[]\n"
+
+
+def test_a_secret_that_is_not_set_starts_nothing(golden: Golden, npa: Run, tmp_path: Path) -> None:
+    spec = in_folder(tmp_path, TWO_STEPS)
+    golden("run-no-secret", "run", spec, "--run-id", "r1", "--secret-env", "NO_SUCH_TOKEN")
+    golden("run-no-variable", "run", spec, "--run-id", "r1", "--env", "NO_SUCH_NAME")
+    assert npa("workflow", "list", "--json").stdout == "[]\n"
+
+
+def test_a_detached_run_is_watched_cancelled_and_not_resumed(
+    golden: Golden, npa: Run, tmp_path: Path, waiting: Path
+) -> None:
+    golden(
+        "run-detached", "run", waiting, "--run-id", "r1", "--detach", "--var", f"folder={tmp_path}"
+    )
+    until(npa, "r1", "running")
+    golden("status-running", "workflow", "status", "r1")
+    golden("resume-driven", "workflow", "resume", "r1")
+    golden("cancel", "workflow", "cancel", "r1", "--reason", "budget")
+    golden("status-cancelled", "workflow", "status", "r1")
+    golden("cancel-again", "workflow", "cancel", "r1")
+    golden("resume-cancelled", "workflow", "resume", "r1")
+
+
+def test_a_detached_run_goes_on_to_its_end(npa: Run, tmp_path: Path, waiting: Path) -> None:
+    begun = npa(
+        *("run", waiting, "--run-id", "r1", "--detach", "--json", "--var", f"folder={tmp_path}")
+    )
+    assert json.loads(begun.stdout)["status"] == "submitted"
+    assert npa("workflow", "logs", "r1", "--no-follow").code == 0
+    (tmp_path / "go").touch()
+    assert npa("workflow", "status", "r1", "--watch", "--interval", "0.1").code == 0
+    assert npa("workflow", "logs", "r1").stdout == "waiting\n"
+
+
+def test_cancel_of_a_run_without_a_driver_is_done_here(
+    npa: Run, golden: Golden, tmp_path: Path, waiting: Path
+) -> None:
+    driver = foreground(tmp_path, waiting)
+    until(npa, "r1", "running")
+    driver.kill()
+    driver.wait()
+    result = npa("workflow", "cancel", "r1", "--json")
+    assert json.loads(result.stdout)["outcome"] == "cancelled"
+    assert result.code == 0
+
+
+def test_a_killed_driver_is_picked_up_where_it_stopped(
+    npa: Run, tmp_path: Path, waiting: Path
+) -> None:
+    driver = foreground(tmp_path, waiting)
+    until(npa, "r1", "running")
+    driver.kill()
+    driver.wait()
+    assert "no driver" in npa("workflow", "status", "r1").stderr
+    (tmp_path / "go").touch()
+    result = npa("workflow", "resume", "r1", "--json")
+    document = json.loads(result.stdout)
+    assert (document["status"], document["steps"][0]["attempt"]) == ("succeeded", 1)
+
+
+def test_ctrl_c_cancels_the_run(npa: Run, tmp_path: Path, waiting: Path) -> None:
+    driver = foreground(tmp_path, waiting)
+    until(npa, "r1", "running")
+    driver.send_signal(signal.SIGINT)
+    assert driver.wait(DEADLINE_SECONDS) == 130
+    assert npa("workflow", "status", "r1").stdout.split()[1] == "CANCELLED"
+
+
+def test_sigterm_leaves_the_run_for_a_later_driver(npa: Run, tmp_path: Path, waiting: Path) -> None:
+    driver = foreground(tmp_path, waiting)
+    until(npa, "r1", "running")
+    driver.send_signal(signal.SIGTERM)
+    assert driver.wait(DEADLINE_SECONDS) == 130
+    (tmp_path / "go").touch()
+    assert npa("workflow", "resume", "r1").code == 0
+
+
+def test_two_drivers_of_one_run_one_is_refused(npa: Run, tmp_path: Path, waiting: Path) -> None:
+    driver = foreground(tmp_path, waiting)
+    until(npa, "r1", "running")
+    assert npa("workflow", "resume", "r1").code == 11
+    threading.Timer(0, (tmp_path / "go").touch).start()
+    assert driver.wait(DEADLINE_SECONDS) == 0
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_each_template_runs_on_this_machine(npa: Run, tmp_path: Path, template: str) -> None:
+    (tmp_path / "pipe").mkdir()
+    spec = f"pipe/{template}.yaml"
+    npa("workflow", "new", template, "-o", spec)
+    result = npa("run", spec, "--run-id", template)
+    assert result.code == 0, result.stderr
+    assert f"{template} succeeded" in result.stdout
+
+
+def foreground(tmp_path: Path, spec: Path) -> subprocess.Popen[bytes]:
+    """A driver in a process of its own, to be killed or signalled."""
+    words = ["run", str(spec), "--run-id", "r1", "--var", f"folder={tmp_path}"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "npa.cli.main", *words],
+        cwd=tmp_path,
+        env=os.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )

@@ -1,0 +1,53 @@
+"""`validate-spec` and `explain`: every problem at once, in every form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli_harness import Golden, Run
+from cli_specs import TWO_STEPS, WRONG, write
+
+
+def test_a_valid_file(golden: Golden, tmp_path: Path) -> None:
+    spec = write(tmp_path, TWO_STEPS)
+    golden("validate-valid", "workflow", "validate-spec", spec)
+    golden("validate-valid-json", "workflow", "validate-spec", spec, "--json")
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github", "sarif"])
+def test_every_problem_of_a_file_in_each_form(golden: Golden, tmp_path: Path, form: str) -> None:
+    spec = write(tmp_path, WRONG)
+    result = golden(f"validate-wrong-{form}", "workflow", "validate-spec", spec, "--format", form)
+    assert result.code == 1
+    if form in ("json", "sarif"):
+        json.loads(result.stdout)
+
+
+def test_an_override_of_an_unknown_key_is_an_error(golden: Golden, tmp_path: Path) -> None:
+    spec = write(tmp_path, TWO_STEPS)
+    golden("validate-var-unknown", "workflow", "validate-spec", spec, "--var", "wrod=hi")
+
+
+def test_an_override_that_is_no_pair_is_a_usage_error(golden: Golden, tmp_path: Path) -> None:
+    spec = write(tmp_path, TWO_STEPS)
+    golden("validate-var-no-pair", "workflow", "validate-spec", spec, "--var", "word")
+
+
+def test_a_file_that_is_not_there(golden: Golden) -> None:
+    golden("validate-missing", "workflow", "validate-spec", "nope.yaml")
+    golden("validate-missing-json", "workflow", "validate-spec", "nope.yaml", "--json")
+
+
+def test_a_code_is_explained(golden: Golden, npa: Run) -> None:
+    golden("explain-023", "workflow", "explain", "npa023")
+    page = json.loads(npa("workflow", "explain", "NPA023", "--json").stdout)
+    assert page["code"] == "NPA023"
+    everything = npa("workflow", "explain")
+    assert "NPA023" in everything.stdout
+
+
+def test_an_unknown_code_gets_a_suggestion(golden: Golden) -> None:
+    golden("explain-unknown", "workflow", "explain", "NPA0023")
