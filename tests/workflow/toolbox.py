@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -55,6 +56,7 @@ def specs_folder() -> Path:
     return Path(os.environ.get("NPA_COMPAT_SPECS", beside))
 
 
+@cache
 def public_tools(facts: Path) -> DictTools:
     """The public catalogue's entries as the language sees them."""
     data = yaml.safe_load(facts.read_text(encoding="utf-8"))
