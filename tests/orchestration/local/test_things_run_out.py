@@ -103,7 +103,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     if subprocess.run(command, capture_output=True).returncode != 0:
         pytest.skip("mounting a file system needs privileges that this user does not have")
     yield root
-    subprocess.run(["umount", str(root)], check=True)
+    subprocess.run(["umount", "-l", str(root)], check=True)
 
 
 def fill(root: Path) -> None:
@@ -170,3 +170,18 @@ def test_two_hundred_jobs_at_once(engine: LocalEngine, tmp_path: Path) -> None:
     (tmp_path / "end").touch()
     assert {settled(engine, one).phase for one in jobs} == {Phase.SUCCEEDED}
     assert sorted(lines(tmp_path / "runs")) == sorted(one.name for one in jobs)
+
+
+def test_without_room_for_a_record_no_payload_starts(
+    tiny_disk: Path, make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    """There is room for what the driver writes, and none for what the shim needs at the end."""
+    engine = make_engine()
+    fill(tiny_disk)
+    with open(tiny_disk / "fill", "r+b") as file:
+        file.truncate(file.seek(0, os.SEEK_END) - 4096)
+    reply = engine.launch(counted("a", tmp_path))
+    assert isinstance(reply, LaunchRefused)
+    assert reply.evidence.code == "NO_SPACE"
+    assert lines(tmp_path / "runs") == []
+    engine.close()

@@ -1,12 +1,13 @@
 """The shim's files: the exit record, written so that a full disk cannot lose it.
 
-The room for the record is reserved while the job runs; at the end it is filled and renamed. If
-even that fails, the shim stays alive and tries again each second: a live shim loses nothing.
+The room for the record is reserved before the job is claimed; at the end it is filled and renamed.
+If even that fails, the shim stays alive and tries again each second: a live shim loses nothing.
 Standard library only.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -68,13 +69,17 @@ class RecordFile:
         return None if now is None else now - self._kills
 
     def reserve(self) -> None:
-        """Take the room for the record. Without room now, `write` tries again at the end."""
-        self._kills = oom_kills(self._counter)
+        """Take the room for the record. Raises OSError if there is none: then nothing may start."""
+        self._open()
         try:
-            self._open()
             os.posix_fallocate(self._fd, 0, RESERVED_BYTES)
-        except OSError:
-            return
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+
+    def watch_memory(self) -> None:
+        """Remember how often the kernel has killed so far."""
+        self._kills = oom_kills(self._counter)
 
     def write(self, facts: Mapping[str, object]) -> None:
         """Make the record final. Returns when it is, or when the folder itself was taken away."""

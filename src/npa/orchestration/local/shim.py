@@ -83,7 +83,7 @@ class Shim:
     def run(self) -> None:
         for task in self.tasks:
             self.start_stage(task, "setup" if task.setup else "run")
-        self.record.reserve()
+        self.record.watch_memory()
         while not all(task.done for task in self.tasks):
             self.turn()
 
@@ -335,16 +335,16 @@ def rehearse(me: procfs.Identity) -> None:
 def serve(request: int, reply: int, me: procfs.Identity, *, subreaper: bool) -> None:
     body = json.loads(os.pread(request, os.fstat(request).st_size, 0))
     os.close(request)
-    if not claim(body, me, reply):
-        return
     folder, of = body["folder"], len(body["tasks"])
-    tasks = [task_of(one, number, of) for number, one in enumerate(body["tasks"])]
     record = RecordFile(folder, _oom_file)
+    if not claim(body, me, record, reply):
+        return
+    tasks = [task_of(one, number, of) for number, one in enumerate(body["tasks"])]
     Shim(folder, body["key"], body["grace"], tasks, me, reply, record, subreaper).live()
     os.close(reply)  # wakes a driver that waits: the record is there
 
 
-def claim(body: dict[str, Any], me: procfs.Identity, reply: int) -> bool:
+def claim(body: dict[str, Any], me: procfs.Identity, record: RecordFile, reply: int) -> bool:
     """Take the claim and say so; False (and no payload) if that cannot be done."""
     folder, stage = body["folder"], "workdir"
     try:
@@ -354,6 +354,7 @@ def claim(body: dict[str, Any], me: procfs.Identity, reply: int) -> bool:
         stage = "claim"
         lock = os.open(f"{folder}/{layout.JOB}", os.O_RDONLY | os.O_CLOEXEC)
         procfs.try_lock(lock, fcntl.LOCK_EX)  # held for life: proof of life
+        record.reserve()
         os.symlink(layout.claim_text(layout.SHIM, str(me)), f"{folder}/{layout.CLAIM}")
     except OSError as error:
         if stage == "claim" and isinstance(error, FileExistsError | BlockingIOError):
