@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Protocol, assert_never
 
 from npa.errors import DrivenElsewhere, JournalCorrupt, StorageError
+from npa.orchestration import snapshots
 from npa.orchestration.decide import Goal, Hold
 from npa.orchestration.effects import Effects, JobBuilder
 from npa.orchestration.engine import Engine
@@ -124,6 +125,7 @@ class Driver:
         self._asked_to_stop = False
         self._last_head_poll = float("-inf")
         self._cannot_write = ""
+        self._last_snapshot = 0
         self._fresh = True  # the walk was made anew and has not been advanced yet
         self.state = RunState()
 
@@ -264,8 +266,9 @@ class Driver:
         result = self._world.journal.append(tick.entries, epoch=self._epoch, at=tick.header.at)
         while True:
             match result:
-                case Appended():
+                case Appended(frame=frame):
                     self._cannot_write = ""
+                    self._snapshot(frame.digest)
                     return None
                 case Lost():
                     self._rebuild()
@@ -283,6 +286,11 @@ class Driver:
                     result = again
                 case _:
                     assert_never(result)
+
+    def _snapshot(self, digest: str) -> None:
+        if snapshots.due(self.state.n, self._last_snapshot):
+            self._last_snapshot = self.state.n
+            snapshots.write(self._world.journal.storage, self.state, digest)
 
     def _look_at_head(self) -> Outcome | None:
         now = self._world.clock.monotonic()
@@ -310,11 +318,9 @@ class Driver:
     def _rebuild(self) -> None:
         """Fold the journal from its beginning, with a fresh walk; memory of rhythm is kept."""
         journal = self._world.journal
-        state = RunState()
-        journal.start_at(0, "0" * 64)
         while True:
             try:
-                state.apply(journal.read())
+                state = snapshots.read(journal.storage, journal)
                 break
             except JournalCorrupt:
                 raise

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from npa.errors import DrivenElsewhere, RunError, StorageError, UsageError
-from npa.orchestration import registry
+from npa.orchestration import registry, snapshots
 from npa.orchestration.decide import Goal
 from npa.orchestration.driver import Driver, Identity, Outcome, Plan, Snapshot, World
 from npa.orchestration.engine import Engine
@@ -164,8 +164,7 @@ def open_run(host: Host, name: str, *, now: Callable[[], float] = time.time) -> 
     place = registry.find_run(host.home, name)
     store = host.open_store(place.run_uri)
     journal = Journal(store, now)
-    state = RunState()
-    state.apply(journal.read())
+    state = snapshots.read(store, journal)
     if state.genesis is None:
         raise RunError(
             f"run `{place.run_id}` was not begun: it has no journal",

@@ -59,12 +59,24 @@ class _Pending:
 
 
 class Journal:
-    """A writer's and reader's view of one run's chain. Not shared between threads."""
+    """A writer's and reader's view of one run's chain. Not shared between threads.
 
-    def __init__(self, storage: Storage, now: Callable[[], float]) -> None:
-        self._storage = storage
+    `by` tags this writer's frames (random if not given); `readers` is how many objects are fetched
+    at a time when a run is opened.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        now: Callable[[], float],
+        *,
+        by: str = "",
+        readers: int = READERS,
+    ) -> None:
+        self.storage = storage
         self._now = now
-        self._by = secrets.token_hex(4)
+        self._by = by or secrets.token_hex(4)
+        self._readers = readers
         self._pending: _Pending | None = None
         self.head = 0
         self.digest = GENESIS_PREV
@@ -80,7 +92,7 @@ class Journal:
 
         Raises JournalCorrupt (torn or foreign chain) or StorageError (could not look).
         """
-        listing = self._storage.list(FOLDER, after=key_of(self.head) if self.head else "")
+        listing = self.storage.list(FOLDER, after=key_of(self.head) if self.head else "")
         match listing:
             case Found(value=infos):
                 names = [i.key for i in infos]
@@ -101,7 +113,7 @@ class Journal:
         """
         found: list[Frame] = []
         while True:
-            match self._storage.get(key_of(self.head + 1)):
+            match self.storage.get(key_of(self.head + 1)):
                 case Found(value=blob):
                     found.extend(self._accept([blob.data]))
                 case Absent():
@@ -112,13 +124,13 @@ class Journal:
                     raise JournalCorrupt(f"reading the journal answered {odd!r}")
 
     def _fetch(self, keys: Sequence[str]) -> list[bytes]:
-        if len(keys) <= 2:
+        if len(keys) <= 2 or self._readers == 1:
             return [self._bytes_of(k) for k in keys]
-        with ThreadPoolExecutor(READERS, thread_name_prefix="journal") as pool:
+        with ThreadPoolExecutor(self._readers, thread_name_prefix="journal") as pool:
             return list(pool.map(self._bytes_of, keys))
 
     def _bytes_of(self, key: str) -> bytes:
-        match self._storage.get(key):
+        match self.storage.get(key):
             case Found(value=Blob(data=data)):
                 return data
             case Unavailable() as cause:
@@ -176,7 +188,7 @@ class Journal:
 
     def _offer(self, pending: _Pending) -> AppendResult:
         self._pending = pending
-        answer = self._storage.create(key_of(pending.frame.n), pending.data, durable=True)
+        answer = self.storage.create(key_of(pending.frame.n), pending.data, durable=True)
         match answer:
             case CreateOutcome.CREATED | CreateOutcome.MINE:
                 self._pending = None
