@@ -1,9 +1,9 @@
 """Runs the commands of a Markdown page, so that no page shows a command that does not work.
 
-    ```sh            is run by bash in a temp folder; blocks of a page share the folder
-    ```sh exit=1     is expected to end with 1
-    ```sh e2e        is run by the end-to-end suite only, in a fresh copy of the repository
-    ```yaml file=a.yaml   is written into the folder first (any language with `file=`)
+```sh            is run by bash in a temp folder; blocks of a page share the folder
+```sh exit=1     is expected to end with 1
+```sh e2e        is run by the end-to-end suite only, in a fresh copy of the repository
+```yaml file=a.yaml   is written into the folder first (any language with `file=`)
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,8 +59,20 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-def run_page(path: Path, folder: Path, *, e2e: bool = False) -> int:
-    """Run a page's blocks in `folder` and return how many commands blocks ran.
+def with_our_python(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which `npa` is the one under test."""
+    return {**environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"}
+
+
+def run_page(
+    path: Path,
+    folder: Path,
+    *,
+    e2e: bool = False,
+    environ: Mapping[str, str] | None = None,
+    seconds_max: float = BLOCK_SECONDS_MAX,
+) -> int:
+    """Run a page's blocks in `folder` and return how many blocks of commands ran.
 
     Raises AssertionError with the block's output if it ended otherwise than the page says.
     """
@@ -68,22 +81,23 @@ def run_page(path: Path, folder: Path, *, e2e: bool = False) -> int:
         if block.file:
             (folder / block.file).write_text(block.text)
         elif block.e2e == e2e:
-            run_block(block, path, folder)
+            run_block(block, path, folder, environ or with_our_python(os.environ), seconds_max)
             count += 1
     return count
 
 
-def run_block(block: Block, path: Path, folder: Path) -> None:
-    env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+def run_block(
+    block: Block, path: Path, folder: Path, environ: Mapping[str, str], seconds_max: float
+) -> None:
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block.text],
         cwd=folder,
-        env=env,
+        env=environ,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=BLOCK_SECONDS_MAX,
+        timeout=seconds_max,
         check=False,
     )
     assert done.returncode == block.exit_code, (

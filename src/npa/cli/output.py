@@ -88,7 +88,8 @@ class Output:
             self.text(to_json(document))
 
     def note(self, text: str) -> None:
-        """Progress, on stderr."""
+        """Progress, on stderr; what went to stdout before it comes before it."""
+        self._out.flush()
         self._err.write(text + "\n")
         self._err.flush()
 
