@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -59,7 +60,7 @@ class Node:
         self, program: str, env: Mapping[str, str], *, shell: str = BASH
     ) -> subprocess.CompletedProcess[str]:
         self.home.mkdir(exist_ok=True)
-        script = self.root / "program.sh"
+        script = self.root / f"program-{hashlib.sha256(program.encode()).hexdigest()[:8]}.sh"
         script.write_text(program)
         variables = {
             "HOME": str(self.home),
@@ -284,6 +285,27 @@ def test_a_listing_of_several_pages_is_read_to_its_end(s3: S3) -> None:
         [PYTHON, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stdout == "7\n", done.stderr
+
+
+def test_nodes_that_share_a_home_prepare_it_side_by_side(
+    node: Node, s3: S3, tmp_path: Path
+) -> None:
+    folder = tmp_path / "pipeline"
+    folder.mkdir()
+    (folder / "x.py").write_text("print('here')")
+    options = RenderOptions(source=stage(s3, folder), claims_uri=f"{s3.uri}attempts/")
+    step = Step("t", "t", Command(argv=("python3", "x.py")))
+    _, document = render_job(Job("run-x-abc", "k", (Task(step),)), CATALOG, options).documents
+    env = {**document["envs"], **s3.environment}
+    with ThreadPoolExecutor() as pool:
+        ranks = [pool.submit(node.run, document["setup"], env) for _ in range(4)]
+        done = [rank.result() for rank in ranks]
+    assert [one.returncode for one in done] == [0] * 4, [one.stderr for one in done]
+    ran = node.run(document["run"], env)
+    assert ran.stdout == "here\n", ran.stderr
+    left = [path.name for path in (node.home / ".npa-task").iterdir()]
+    assert len([name for name in left if name.startswith("source-")]) == 1
+    assert [name for name in left if name.startswith("task.py")] == ["task.py"]
 
 
 # -- the package and the interpreter ---------------------------------------------------------------

@@ -17,9 +17,11 @@ npa_python() {
   npa_fail 94 "there is no Python in this image"
 }
 npa_system="$(npa_python)"
-cat >"$npa_home/task.py" <<'NPA_TASK_PY'
+npa_new="$(mktemp "$npa_home/task.py.XXXXXX")" # the nodes of a gang may share this home
+cat >"$npa_new" <<'NPA_TASK_PY'
 @TASK_PY@
 NPA_TASK_PY
+mv "$npa_new" "$npa_home/task.py"
 printf '%s\n' "$npa_system" >"$npa_home/system-python"
 "$npa_system" "$npa_home/task.py" claim || exit "$?"
 

@@ -117,7 +117,7 @@ def create(uri: str, body: bytes) -> None:
         request("PUT", uri, body)
         return
     path = local(uri)
-    aside = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
+    aside = f"{path}.{os.urandom(6).hex()}"
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(aside, "xb") as handle:
@@ -203,7 +203,7 @@ def fetch(uri: str, sha256: str, folder: str) -> int:
     """Bring source to `folder`, whole or not at all; what lies there already is kept."""
     if os.path.isdir(folder):
         return 0
-    aside = f"{folder}.{os.getpid()}"
+    aside = f"{folder}.{os.urandom(6).hex()}"  # nodes may share this home
     try:
         os.makedirs(aside)
         if uri.endswith("/"):
