@@ -211,7 +211,18 @@ class Engine(Protocol):
     def launch(self, job: Job) -> LaunchReply: ...
 
     def observe(self, refs: Sequence[JobRef]) -> Mapping[str, Observation[JobStatus]]:
-        """Look at every job once; the answer has one entry for each name asked."""
+        """Look at every job once; the answer has one entry for each name asked.
+
+        Only for the run's driver: an engine may act to be sure (seal a name, end what was lost).
+        """
+        ...
+
+    def glance(self, refs: Sequence[JobRef]) -> Mapping[str, Observation[JobStatus]]:
+        """The same look for people. It changes nothing, so it may be made at any time by anybody.
+
+        What only acting could settle stays open: `Absent` with `late_possible`, a status that is
+        not settled with its reason.
+        """
         ...
 
     def cancel(self, exact: ExactJob) -> CancelReply: ...
