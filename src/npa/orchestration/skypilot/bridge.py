@@ -191,7 +191,7 @@ class Bridge:
         return {"version": sky.__version__, "api_version": constants.API_VERSION}
 
     def op_launch(self, request: dict[str, Any], emit: Any) -> dict[str, Any]:
-        """POST once. `documents` is the YAML text, `name` the job's exact name."""
+        """POST once. `documents` is the YAML text, `secrets` the values that it leaves out."""
         import sky
         from sky.client import common as client_common
         from sky.client import sdk
@@ -205,15 +205,19 @@ class Bridge:
         posted = False
         try:
             server_common.check_server_healthy_or_start_fn()
-            dag = dag_utils.load_dag_from_yaml_str(request["documents"])
-            dag.name = name
-            if len(dag.tasks) == 1:
-                dag.tasks[0].name = name
+            secrets = list((request.get("secrets") or {}).items())
+            dag = dag_utils.load_dag_from_yaml_str(
+                request["documents"], secrets_overrides=secrets or None
+            )
+            if dag.name != name:
+                raise Refused("invalid", f"the documents name {dag.name!r}, not {name!r}")
             sdk.validate(dag)
             dag, blob = client_common.upload_mounts_to_api_server(dag)
             body = payloads.JobsLaunchBody(
                 task=dag_utils.dump_dag_to_yaml_str(dag), name=name, file_mounts_blob_id=blob
             )
+            if time.time() > float(request["not_after"]):
+                raise Refused("expired", "it is too late to make this POST")
             url, more = server_common._prepare_authenticated_request_params("/jobs/launch")
             rows.add("posting", name=name)
             emit({"event": "posting"})

@@ -34,8 +34,9 @@ class Ports:
 
 
 def is_free(port: int) -> bool:
-    """May a listener be opened on 127.0.0.1:port? (Without SO_REUSEADDR, as SkyPilot asks.)"""
+    """May a listener be opened on 127.0.0.1:port? Connections of a dead server do not count."""
     with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:

@@ -37,6 +37,9 @@ from npa.orchestration.skypilot.spec import (
 )
 
 SOURCE = "skypilot-api"
+# Servers outlive the session object that started them, and may outlive this process. While it
+# lives it has to collect them, or a stopped server stays as a zombie.
+_STARTED: dict[int, subprocess.Popen[bytes]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,6 @@ class Session:
     spec: SessionSpec
     limits: Limits = field(default_factory=Limits)
     on_step: Callable[[str], None] = lambda _: None  # named points of a start, for tests of crashes
-    _child: subprocess.Popen[bytes] | None = None
 
     # -- use -----------------------------------------------------------------------------------
 
@@ -205,9 +207,9 @@ class Session:
         write_home(self.spec, present)
         record.save(self.spec.root, present)  # before the act: a crash after it can be found
         self.on_step("recorded")
-        self._child = self._spawn(present)
+        pid = self._spawn(present)
         self.on_step("spawned")
-        process = procfs.look(self._child.pid)
+        process = procfs.look(pid)
         if process is not None:
             present = present.become(
                 State.STARTING, pid=process.pid, start_ticks=process.start_ticks
@@ -215,7 +217,7 @@ class Session:
             record.save(self.spec.root, present)
         return self._await_ready(present)
 
-    def _spawn(self, present: Record) -> subprocess.Popen[bytes]:
+    def _spawn(self, present: Record) -> int:
         log = os.open(
             self.spec.root / "server.log",
             os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC,
@@ -223,7 +225,7 @@ class Session:
         )
         try:
             # In the home: the server makes a folder named `~` where it is started.
-            return subprocess.Popen(
+            child = subprocess.Popen(
                 server_argv(self.spec, present),
                 env=server_environment(self.spec, present),
                 cwd=self.spec.home,
@@ -234,6 +236,8 @@ class Session:
             )
         finally:
             os.close(log)
+        _STARTED[child.pid] = child
+        return child.pid
 
     def _ready(self, present: Record, owned: Owned) -> Owned:
         """A living server: healthy now, or still starting (another driver died on its way)."""
@@ -245,7 +249,7 @@ class Session:
         deadline = time.monotonic() + self.limits.start
         while True:
             owned = ownership.prove(present)
-            if owned is None or (self._child is not None and self._child.poll() is not None):
+            if owned is None:
                 self._end(present, ownership.sight(present), controllers=False)
                 raise refuse(Refusal.START, f"the API server ended by itself: {self._last_line()}")
             if ownership.prove_socket(present, owned):
@@ -299,8 +303,7 @@ class Session:
             if time.monotonic() > deadline:
                 return False
             time.sleep(self.limits.poll)
-        if self._child is not None:
-            self._child.poll()  # reap it if it is ours
+        _collect()
         return True
 
 
@@ -312,6 +315,12 @@ def require_linux() -> None:
             "an API server can only be owned on Linux with /proc",
             not_done="no folder was made and nothing was started",
         )
+
+
+def _collect() -> None:
+    for pid, child in list(_STARTED.items()):
+        if child.poll() is not None:
+            del _STARTED[pid]
 
 
 def _signal(process: Process, number: signal.Signals) -> None:

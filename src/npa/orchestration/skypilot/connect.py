@@ -1,0 +1,50 @@
+"""Put an engine together: one session, one bridge, one folder of launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from npa.orchestration.engine import Job
+from npa.orchestration.skypilot import record
+from npa.orchestration.skypilot.client import SCRIPT, BridgeClient
+from npa.orchestration.skypilot.engine import Rendering, SkyPilotEngine
+from npa.orchestration.skypilot.installer import VERSION
+from npa.orchestration.skypilot.launches import Launches
+from npa.orchestration.skypilot.refusals import Refusal, refuse
+from npa.orchestration.skypilot.session import Session
+from npa.orchestration.skypilot.spec import SessionSpec, client_environment
+
+
+def connect(
+    spec: SessionSpec, render: Callable[[Job], Rendering], infra: tuple[str, ...] = ()
+) -> SkyPilotEngine:
+    """An engine over the session of `spec`. Starts nothing: the first use does."""
+    facts = {"skypilot": VERSION, "session": spec.user_id, "infra": ",".join(infra)}
+    if spec.context:
+        facts["context"] = spec.context
+    return SkyPilotEngine(
+        session=Session(spec),
+        bridge=bridge_of(spec),
+        launches=Launches(spec.root / "launches"),
+        render=render,
+        facts=facts,
+        infra=infra,
+    )
+
+
+def bridge_of(spec: SessionSpec) -> BridgeClient:
+    """The client of a session's bridge. Its environment names the session's present endpoint."""
+
+    def environment() -> Mapping[str, str]:
+        present = record.load(spec.root)
+        if present is None:
+            raise refuse(Refusal.NOT_RUNNING, f"there is no session in {spec.root}")
+        return client_environment(spec, present)
+
+    return BridgeClient(
+        # -I: neither the script's folder nor the caller's PYTHONPATH may stand before `sky`.
+        argv=(str(spec.interpreter), "-I", "-u", str(SCRIPT)),
+        environment=environment,
+        cwd=spec.home,
+        log=spec.root / "bridge.log",
+    )

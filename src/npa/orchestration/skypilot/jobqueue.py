@@ -1,0 +1,90 @@
+"""The queue of a session: one call for all jobs, never more often than every three seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
+from npa.orchestration.skypilot.client import Answer, Broken, Refused, Reply
+from npa.orchestration.skypilot.rows import SOURCE, SchemaError, Snapshot, parse
+
+GAP_SECONDS = 3.0  # a call starts a Python on the controller's side
+CALL_SECONDS_MAX = 90.0  # the first one after a server's start took 40 s under load
+BROKEN_MAX = 3  # calls without an answer, then the bridge is ended and started again
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The times that an engine reads, so that tests can turn them."""
+
+    now: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(slots=True)
+class Queue:
+    """`ask` makes the call, `recover` replaces a bridge that does not answer."""
+
+    ask: Callable[[], Reply]
+    recover: Callable[[], None]
+    clock: Clock = field(default_factory=Clock)
+    _asked: float = float("-inf")
+    _last: Observation[Snapshot] | None = None
+    _most: int = 0
+    _broken: int = 0
+
+    def snapshot(self, not_before: float = 0.0) -> Observation[Snapshot]:
+        """The whole queue, at most GAP_SECONDS old, and asked at or after `not_before`."""
+        wait = self._asked + GAP_SECONDS - self.clock.monotonic()
+        if wait > 0:
+            if self._last is not None and self._fresh(self._last, not_before):
+                return self._last
+            self.clock.sleep(wait)
+        self._asked = self.clock.monotonic()
+        as_of = self.clock.now()
+        self._last = self._read(self.ask(), as_of)
+        return self._last
+
+    @staticmethod
+    def _fresh(last: Observation[Snapshot], not_before: float) -> bool:
+        match last:
+            case Found(as_of=as_of):
+                return as_of >= not_before
+            case Unavailable() | Absent() | Ambiguous():
+                return False
+            case _:
+                assert_never(last)
+
+    def _read(self, reply: Reply, as_of: float) -> Observation[Snapshot]:
+        match reply:
+            case Answer(value=value):
+                self._broken = 0
+                return self._parsed(value, as_of)
+            case Refused(code=code, message=message, controller=controller):
+                self._broken = 0
+                cause = f"{code}:{controller.lower()}" if controller else code
+                return Unavailable(cause, message[:300], SOURCE, as_of)
+            case Broken(cause=cause, detail=detail):
+                self._broken += 1
+                if self._broken >= BROKEN_MAX:
+                    self._broken = 0
+                    self.recover()
+                return Unavailable(cause, detail, SOURCE, as_of)
+            case _:
+                assert_never(reply)
+
+    def _parsed(self, value: object, as_of: float) -> Observation[Snapshot]:
+        try:
+            snapshot = parse(value, as_of)  # type: ignore[arg-type]
+        except SchemaError as error:
+            return Unavailable("schema", str(error), SOURCE, as_of)
+        if snapshot.total < self._most:
+            # SkyPilot never forgets a job: this is another state, or half of one.
+            detail = f"{snapshot.total} jobs where there were {self._most}"
+            return Unavailable("queue_shrank", detail, SOURCE, as_of)
+        self._most = snapshot.total
+        return Found(snapshot, SOURCE, as_of)

@@ -1,0 +1,144 @@
+"""The engine against a real SkyPilot: what it launches runs once, and is seen as it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from e2e.skypilot.conftest import World, task_document
+from npa.observation import Absent, Found, Unavailable
+from npa.orchestration.engine import CancelRequested, JobRef, Launched, Phase
+from npa.orchestration.skypilot import record
+from npa.orchestration.skypilot.launches import Reached
+from npa.orchestration.skypilot.session import Session
+from npa.orchestration.skypilot.spec import SessionSpec
+
+pytestmark = pytest.mark.e2e
+
+
+def ended(status: object) -> bool:
+    return bool(status.settled)  # type: ignore[attr-defined]
+
+
+@pytest.mark.req("D-02")
+def test_preflight_finds_the_cluster_enabled(world: World) -> None:
+    assert world.engine.preflight(()) == ()
+
+
+@pytest.mark.req("D-01", "D-02", "D-05")
+def test_jobs_of_every_kind_end_as_they_should(world: World) -> None:
+    good = world.single("good", "echo hello $SKYPILOT_TASK_ID")
+    bad = world.single("bad", "exit 3")
+    gang = world.job(
+        "pair",
+        task_document("first", "sleep 2"),
+        task_document("second", "test $SKYPILOT_NUM_NODES = 2; exit 5", ", accelerators: 'H100:2'")
+        + "num_nodes: 2\n",
+        paths={"pair/first": "first", "pair/second": "second"},
+    )
+    slow = world.single("slow", "sleep 600")
+    replies = {job.name: world.engine.launch(job) for job in (good, bad, gang, slow)}
+    assert all(isinstance(reply, Launched) for reply in replies.values()), replies
+
+    # The same launch once more finds its job by name: no second row.
+    again = world.engine.launch(good)
+    assert again == Launched(replies["good"].native_id, "adopted")  # type: ignore[union-attr]
+
+    running = world.until(slow, lambda s: s.phase is Phase.RUNNING)
+    assert world.engine.cancel(running.exact) == CancelRequested()
+    cancelled = world.until(slow, ended)
+    assert cancelled.phase is Phase.CANCELLED
+
+    done = world.until(good, ended)
+    assert done.phase is Phase.SUCCEEDED
+    assert [member.path for member in done.members] == ["only"]
+
+    failed = world.until(bad, ended)
+    assert failed.phase is Phase.FAILED
+    assert failed.members[0].evidence[0].code == "PAYLOAD_EXIT_NONZERO"
+
+    both = world.until(gang, ended)
+    assert {m.path: m.phase for m in both.members} == {
+        "pair/first": Phase.SUCCEEDED,
+        "pair/second": Phase.FAILED,
+    }
+    assert both.phase is Phase.FAILED
+
+
+@pytest.mark.req("D-02", "D-06")
+def test_a_bridge_killed_right_after_the_post_loses_no_job(world: World) -> None:
+    job = world.single("orphan", "echo once")
+    bridge = world.engine.bridge
+    killed: list[int] = []
+
+    def kill_after_post() -> None:
+        while world.engine.launches.trace(job.key).reached not in (
+            Reached.ACCEPTED,
+            Reached.ENDED,
+        ):
+            time.sleep(0.005)
+        killed.append(bridge.pid)
+        os.kill(bridge.pid, signal.SIGKILL)
+
+    import threading
+
+    killer = threading.Thread(target=kill_after_post)
+    killer.start()
+    reply = world.engine.launch(job)
+    killer.join()
+    assert killed
+    assert isinstance(reply, Launched)
+    status = world.until(job, ended)
+    assert status.phase is Phase.SUCCEEDED
+    assert status.exact.native_id == reply.native_id
+
+
+@pytest.mark.req("A-04", "D-04")
+def test_a_server_killed_in_mid_run_is_started_again_and_its_job_goes_on(world: World) -> None:
+    job = world.single("survivor", "sleep 20; echo done")
+    launched = world.engine.launch(job)
+    assert isinstance(launched, Launched)
+    world.until(job, lambda s: s.phase is Phase.RUNNING)
+    server = record.load(world.spec.root)
+    assert server is not None
+    os.kill(server.pid, signal.SIGKILL)
+    status = world.until(job, ended)
+    assert status.phase is Phase.SUCCEEDED
+    assert status.exact.native_id == launched.native_id
+    after = record.load(world.spec.root)
+    assert after is not None
+    assert after.pid != server.pid
+    # A new server does not know the requests of the old one: the launch is over, all the same.
+    trace = world.engine.launches.trace(job.key)
+    reply = world.engine.bridge.call("request", 30.0, request_id=trace.request_id)
+    assert getattr(reply, "code", "") == "request_unknown"
+
+
+def test_a_job_that_never_was_is_absent_after_two_looks(world: World) -> None:
+    ref = JobRef("never", "00")
+    first = world.engine.observe([ref])["never"]
+    assert isinstance(first, Unavailable)
+    world.engine.wait(3.0)
+    assert isinstance(world.engine.observe([ref])["never"], Absent)
+
+
+@pytest.mark.req("A-04")
+def test_two_sessions_live_side_by_side(
+    make_spec: Callable[[Path], SessionSpec], tmp_path: Path, world: World
+) -> None:
+    mine = world.engine.session.start()
+    other = Session(make_spec(tmp_path / "other"))
+    theirs = other.start()
+    try:
+        assert theirs.endpoint != mine.endpoint
+        assert isinstance(other.health(), Found)
+        records = [record.load(root) for root in (world.spec.root, other.spec.root)]
+        assert len({r.user_id for r in records if r}) == 2
+    finally:
+        assert other.stop() is True
+    assert world.engine.session.prove().process == mine.process
