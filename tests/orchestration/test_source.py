@@ -16,6 +16,7 @@ import pytest
 from npa.errors import StorageError, UsageError
 from npa.orchestration import source
 from npa.orchestration.source import Limits, archive, hand_set_provenance, scan, snapshot
+from npa.orchestration.source_package import own_package, pack
 
 IDENTITY = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
 
@@ -460,3 +461,29 @@ def test_a_source_set_by_hand_has_no_provenance() -> None:
     assert manifest["uri"] == "s3://bucket/src.tar.gz"
     assert not manifest["fingerprint"]
     assert not manifest["commit"]
+
+
+# -- our own package -------------------------------------------------------------------------------
+
+
+@pytest.mark.req("B-10")
+def test_our_own_package_is_one_archive_with_what_it_requires() -> None:
+    packed = own_package()
+    with tarfile.open(fileobj=io.BytesIO(packed.data)) as tar:
+        found = tar.getnames()
+        required = tar.extractfile("requirements.txt")
+        assert required is not None
+        lines = required.read().decode().splitlines()
+    assert "npa/__init__.py" in found
+    assert "npa/orchestration/skypilot/scripts/setup.sh" in found
+    assert all(name == "requirements.txt" or name.startswith("npa/") for name in found)
+    assert any(line.startswith("obstore") for line in lines)
+    assert not any("extra ==" in line or "scikit-learn" in line for line in lines)
+
+
+@pytest.mark.req("B-10")
+def test_the_fingerprint_of_a_package_covers_its_requirements(folder: Path) -> None:
+    first, other = pack(folder, ["a>=1", "b"]), pack(folder, ["a>=2", "b"])
+    assert first == pack(folder, ["b", "a>=1"])
+    assert first.manifest["fingerprint"] != other.manifest["fingerprint"]
+    assert first.sha256 != other.sha256

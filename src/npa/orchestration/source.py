@@ -159,11 +159,18 @@ def snapshot(tree: SourceTree, into: Path) -> Path:
     return place
 
 
-def archive(tree: SourceTree, root: Path | None = None) -> Archive:
+def archive(
+    tree: SourceTree,
+    root: Path | None = None,
+    *,
+    below: str = "",
+    extra: Mapping[str, bytes] | None = None,
+) -> Archive:
     """Pack the tree, read from `root` (a snapshot) or from where it was scanned.
 
-    Sorted names, fixed times and owners: equal trees give equal bytes. Raises UsageError when a
-    file changed since the scan.
+    `below` is a folder of the archive into which the tree goes; `extra` are files beside it. Sorted
+    names, fixed times and owners: equal trees give equal bytes. Raises UsageError when a file
+    changed since the scan.
     """
     base = tree.root if root is None else root
     packed = io.BytesIO()
@@ -171,19 +178,27 @@ def archive(tree: SourceTree, root: Path | None = None) -> Archive:
         gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0, compresslevel=6) as squeezed,
         tarfile.open(fileobj=squeezed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
+        for name, data in sorted((extra or {}).items()):
+            tar.addfile(_member(name, len(data)), io.BytesIO(data))
         for file in tree.files:
-            member = tarfile.TarInfo(file.path)
+            member = _member(f"{below}/{file.path}" if below else file.path, file.size)
             if file.link:
+                member.size = 0
                 member.type, member.linkname, member.mode = tarfile.SYMTYPE, file.link, 0o777
                 tar.addfile(member)
                 continue
             member.mode = 0o755 if file.executable else 0o644
-            member.size = file.size
             tar.addfile(member, io.BytesIO(_read_same(base, file)))
     data = packed.getvalue()
     sha256 = hashlib.sha256(data).hexdigest()
     manifest = tree.provenance() | {"archive": {"bytes": len(data), "sha256": sha256}}
     return Archive(data, sha256, manifest)
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o644
+    return member
 
 
 # -- fingerprints ----------------------------------------------------------------------------------

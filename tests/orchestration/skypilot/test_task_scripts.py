@@ -1,128 +1,29 @@
-"""The programs of a task, run as a node would run them: in a home of their own, with fake tools."""
+"""The programs of a task, run as a node would run them: source, package, interpreter."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
 import io
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 
 import pytest
 
-from npa.catalog.loader import Catalog
-from npa.observation import Found
+from node_harness import CATALOG, HELPER, PYTHON, SCRIPTS, SHELL_SCRIPTS, Node, launch, stage
 from npa.orchestration.engine import Job, Task
 from npa.orchestration.skypilot.options import RenderOptions, StagedSource
 from npa.orchestration.skypilot.render import render_job
 from npa.orchestration.skypilot.task_codes import TaskCode
-from npa.orchestration.source import archive, scan
-from npa.workflow.profile import parse_profile
+from npa.orchestration.source_package import own_package
 from npa.workflow.step import Command, Step
 from s3server import S3
-
-SCRIPTS = resources.files("npa.orchestration.skypilot").joinpath("scripts")
-SHELL_SCRIPTS = ("setup.sh", "run.sh", "model_server.sh")
-CATALOG = Catalog.built_in()
-BASH = shutil.which("bash") or "bash"
-PYTHON = sys.executable
-
-
-@dataclass
-class Node:
-    """One node: a home, a PATH of fake tools before the system's, and an environment."""
-
-    root: Path
-    env: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def home(self) -> Path:
-        return self.root / "home"
-
-    def tool(self, name: str, text: str) -> Path:
-        path = self.root / "bin" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
-        return path
-
-    def run(
-        self, program: str, env: Mapping[str, str], *, shell: str = BASH
-    ) -> subprocess.CompletedProcess[str]:
-        self.home.mkdir(exist_ok=True)
-        script = self.root / f"program-{hashlib.sha256(program.encode()).hexdigest()[:8]}.sh"
-        script.write_text(program)
-        variables = {
-            "HOME": str(self.home),
-            "PATH": f"{self.root / 'bin'}:/usr/local/bin:/usr/bin:/bin",
-            "NPA_RETRY_PAUSE_SECONDS": "0",
-            "SKYPILOT_MANAGED_JOB_ID": "7",
-            **self.env,
-            **env,
-        }
-        return subprocess.run(
-            [shell, str(script)],
-            cwd=self.home,
-            env=variables,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Node:
-    made = Node(tmp_path)
-    made.tool("python3", f'exec "{PYTHON}" "$@"')
-    return made
-
-
-def launch(
-    node: Node,
-    *,
-    argv: tuple[str, ...] = (),
-    script: str = "",
-    tool: str = "",
-    options: RenderOptions | None = None,
-    config: Mapping[str, object] | None = None,
-    key: str = "k" * 64,
-    shell: str = BASH,
-    env: Mapping[str, str] | None = None,
-) -> subprocess.CompletedProcess[str]:
-    """Render one step and run its two programs; the first that fails ends it."""
-    step = Step(
-        path="train",
-        state="train",
-        command=Command(argv=argv, shell=script, tool_ref=tool),
-        profile=parse_profile("p", {}),
-        config=config or {},
-    )
-    given = options or RenderOptions()
-    rendered = render_job(Job("run-train-abc", key, (Task(step),)), CATALOG, given)
-    _, document = rendered.documents
-    variables = {**document["envs"], **(env or {})}
-    done = node.run(document["setup"], variables, shell=shell)
-    if done.returncode == 0:
-        done = node.run(document["run"], variables, shell=shell)
-    return done
-
-
-def stage(s3: S3, folder: Path, name: str = "source.tar.gz") -> StagedSource:
-    packed = archive(scan(folder))
-    s3.store().put(name, packed.data)
-    return StagedSource(s3.uri + name, packed.sha256, str(packed.manifest["fingerprint"]))
-
 
 # -- the files themselves --------------------------------------------------------------------------
 
@@ -339,6 +240,44 @@ def test_a_staged_package_comes_before_the_old_tree_of_an_image(
     assert "/package-" in module.stdout
 
 
+@pytest.mark.req("B-10")
+def test_our_own_package_is_imported_from_its_archive(node: Node, s3: S3) -> None:
+    packed = own_package()
+    s3.store().put("npa.tar.gz", packed.data)
+    staged = StagedSource(f"{s3.uri}npa.tar.gz", packed.sha256, str(packed.manifest["fingerprint"]))
+    words = ("python3", "-c", "import npa.tools.decide as one; print(one.__file__)")
+    done = launch(node, argv=words, options=RenderOptions(package=staged), env=s3.environment)
+    assert f"/package-{packed.sha256}/npa/tools/decide.py" in done.stdout, done.stderr
+    version = launch(
+        node, argv=("npa", "--version"), options=RenderOptions(package=staged), env=s3.environment
+    )
+    assert version.returncode == 0, version.stderr
+
+
+@pytest.mark.req("B-09")
+def test_a_package_that_the_interpreter_lacks_is_installed_from_its_list(node: Node) -> None:
+    tree = node.root / "tree"
+    tree.mkdir()
+    (tree / "requirements.txt").write_text("obstore\n")
+    log, ready = node.root / "log", node.root / "ready"
+    vendor = node.tool(
+        "vendor-python",
+        f'echo "$*" >>"{log}"\n'
+        f'case "$*" in *"import npa.cli"*) [ -e "{ready}" ] ;; *install*) touch "{ready}" ;; esac',
+    )
+    setup = SCRIPTS.joinpath("setup.sh").read_text().replace("@TASK_PY@", HELPER)
+    settings = {
+        "NPA_INTERPRETERS": str(vendor),
+        "NPA_NEEDS_PACKAGE": "1",
+        "NPA_SRC_S3_URI": f"{tree.as_uri()}/",
+    }
+    done = node.run(setup, settings)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in log.read_text().splitlines() if "install" in line]
+    assert line.startswith("-m pip install --quiet -r ")
+    assert line.endswith("/package-unproven/requirements.txt")
+
+
 @pytest.mark.req("B-09")
 def test_the_recorded_interpreter_runs_the_command(node: Node) -> None:
     vendor = node.tool("vendor-python", 'echo "vendor: $*"')
@@ -388,203 +327,3 @@ def test_a_command_of_the_package_fails_early_when_nothing_brings_it(node: Node)
     done = launch(node, argv=("npa", "status"))
     assert done.returncode == 94
     assert "stage the package" in done.stderr
-
-
-# -- licence ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.req("B-07")
-def test_a_declined_licence_stops_before_any_download(node: Node) -> None:
-    claims = (node.root / "claims").as_uri() + "/"
-    options = RenderOptions(
-        accept_eula=False,
-        claims_uri=claims,
-        source=StagedSource("http://127.0.0.1:9/never", "0" * 64, "f"),
-    )
-    done = launch(node, argv=("true",), tool="workbench.rl.policy_train", options=options)
-    assert done.returncode == 95
-    assert "licence was not accepted" in done.stderr
-    assert not (node.root / "claims").exists()
-
-
-# -- the payload fence -----------------------------------------------------------------------------
-
-
-def fenced(where: str) -> RenderOptions:
-    return RenderOptions(claims_uri=f"{where}attempts/", provider="server-1")
-
-
-def test_the_second_job_of_an_attempt_never_starts_its_payload(node: Node, s3: S3) -> None:
-    payload = ("sh", "-c", "echo payload")
-    first = launch(node, argv=payload, options=fenced(s3.uri), env=s3.environment)
-    assert (first.returncode, first.stdout) == (0, "payload\n"), first.stderr
-    other = Node(node.root / "other")
-    other.root.mkdir()
-    other.tool("python3", f'exec "{PYTHON}" "$@"')
-    env = {**s3.environment, "SKYPILOT_MANAGED_JOB_ID": "8"}
-    second = launch(other, argv=payload, options=fenced(s3.uri), env=env)
-    assert (second.returncode, second.stdout) == (97, "")
-    assert "belongs to another job" in second.stderr
-    claim = s3.store().get(f"attempts/{'k' * 64}/claim")
-    assert isinstance(claim, Found)
-    assert json.loads(claim.value.data) == {"job": "7", "provider": "server-1"}
-
-
-def test_a_restart_and_the_other_ranks_of_the_same_job_pass(node: Node, s3: S3) -> None:
-    for _ in range(2):
-        done = launch(node, argv=("true",), options=fenced(s3.uri), env=s3.environment)
-        assert done.returncode == 0, done.stderr
-
-
-def test_the_next_attempt_has_a_claim_of_its_own(node: Node, s3: S3) -> None:
-    assert launch(node, argv=("true",), options=fenced(s3.uri), env=s3.environment).returncode == 0
-    env = {**s3.environment, "SKYPILOT_MANAGED_JOB_ID": "8"}
-    done = launch(node, argv=("true",), options=fenced(s3.uri), env=env, key="l" * 64)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_same_job_number_of_another_queue_is_another_job(node: Node, s3: S3) -> None:
-    assert launch(node, argv=("true",), options=fenced(s3.uri), env=s3.environment).returncode == 0
-    options = RenderOptions(claims_uri=f"{s3.uri}attempts/", provider="server-2")
-    done = launch(node, argv=("true",), options=options, env=s3.environment)
-    assert done.returncode == 97
-
-
-def test_a_claim_that_comes_between_setup_and_run_stops_the_payload(node: Node, s3: S3) -> None:
-    claim = node.root / "claims/attempts" / ("k" * 64) / "claim"
-    options = fenced((node.root / "claims").as_uri() + "/")
-    assert launch(node, argv=("true",), options=options).returncode == 0
-    claim.write_text('{"job": "9", "provider": "server-1"}')
-    _, document = render_job(
-        Job("run-x-abc", "k" * 64, (Task(Step("t", "t", Command(argv=("echo", "payload")))),)),
-        CATALOG,
-        options,
-    ).documents
-    done = node.run(document["run"], document["envs"])
-    assert (done.returncode, done.stdout) == (97, "")
-
-
-@pytest.mark.parametrize("trouble", ["no job", "no store", "no bucket", "bad claim"])
-def test_an_attempt_that_cannot_be_claimed_does_not_run(node: Node, s3: S3, trouble: str) -> None:
-    env = dict(s3.environment)
-    where = s3.uri
-    match trouble:
-        case "no job":
-            env["SKYPILOT_MANAGED_JOB_ID"] = ""
-        case "no store":
-            env["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
-        case "no bucket":
-            where = "s3://absent-bucket/"
-        case _:
-            s3.store().put(f"attempts/{'k' * 64}/claim", b"not json")
-    done = launch(node, argv=("echo", "payload"), options=fenced(where), env=env)
-    assert (done.returncode, done.stdout) == (98, "")
-    assert "cannot claim the attempt" in done.stderr
-
-
-def test_no_secret_is_printed(node: Node, s3: S3) -> None:
-    env = {
-        **s3.environment,
-        "AWS_SECRET_ACCESS_KEY": "canary-secret",
-        "AWS_SESSION_TOKEN": "canary-token",
-        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
-    }
-    done = launch(node, argv=("true",), options=fenced(s3.uri), env=env)
-    assert done.returncode == 98
-    assert "canary" not in done.stdout + done.stderr
-    written = [p.read_bytes() for p in node.root.rglob("*") if p.is_file()]
-    assert not any(b"canary" in data for data in written)
-
-
-def test_requests_are_signed_as_s3_demands(monkeypatch: pytest.MonkeyPatch) -> None:
-    import runpy
-
-    from botocore.auth import S3SigV4Auth
-    from botocore.awsrequest import AWSRequest
-    from botocore.credentials import Credentials
-
-    task = runpy.run_path(str(SCRIPTS.joinpath("task.py")))
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret/+")
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "token==")
-    path = "/bucket/a%20b/%C3%BC~x%2By"
-    search = "continuation-token=a%2F%3D&list-type=2&prefix=x%20y%2F"
-    headers = {
-        "host": "s3.example.org",
-        "x-amz-content-sha256": hashlib.sha256(b"body").hexdigest(),
-        "if-none-match": "*",
-    }
-    task["sign"]("PUT", path, search, headers, "eu-north1")
-    request = AWSRequest("PUT", f"https://s3.example.org{path}?{search}", dict(headers), b"body")
-    del request.headers["authorization"]
-    request.context["timestamp"] = headers["x-amz-date"]
-    signer = S3SigV4Auth(Credentials("AKIDEXAMPLE", "secret/+", "token=="), "s3", "eu-north1")
-    scope = signer.credential_scope(request)
-    text = signer.string_to_sign(request, signer.canonical_request(request))
-    signature = signer.signature(text, request)
-    assert f"Credential=AKIDEXAMPLE/{scope}" in headers["authorization"]
-    assert headers["authorization"].endswith(f"Signature={signature}")
-
-
-# -- a self-hosted model ---------------------------------------------------------------------------
-
-SERVER = """\
-import http.server, json, sys
-words = sys.argv
-port = int(words[words.index("--port") + 1]); model = words[words.index("--model") + 1]
-if model == "broken":
-    sys.exit("cannot load broken")
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200); self.end_headers()
-        self.wfile.write(json.dumps({"data": [{"id": model}]}).encode())
-    def log_message(self, *words): pass
-http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
-"""
-
-
-def serve(node: Node, model: str, port: int) -> subprocess.CompletedProcess[str]:
-    package = node.root / "lib/vllm/entrypoints/openai"
-    package.mkdir(parents=True)
-    for folder in (package, *package.parents[:2]):
-        (folder / "__init__.py").write_text("")
-    (package / "api_server.py").write_text(SERVER)
-    look = (
-        "import json, os, urllib.request as r; u = os.environ['NPA_VLM_ENDPOINT'] + '/models';"
-        "print(json.load(r.urlopen(u))['data'][0]['id'])"
-    )
-    config = {"vlm_backend": "self-hosted", "vlm_model": model, "vlm_serve_port": str(port)}
-    return launch(
-        node,
-        argv=("python3", "-c", look),
-        tool="workbench.vlm_eval.run",
-        config=config,
-        env={"PYTHONPATH": str(node.root / "lib"), "NPA_RETRY_PAUSE_SECONDS": "0.05"},
-    )
-
-
-@pytest.fixture
-def port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.mark.req("B-06")
-def test_a_model_is_served_while_the_command_runs_and_stopped_after(node: Node, port: int) -> None:
-    import socket
-
-    done = serve(node, "Q/V", port)
-    assert (done.returncode, done.stdout) == (0, "Q/V\n"), done.stderr
-    with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", port)) != 0
-
-
-@pytest.mark.req("B-06")
-def test_a_model_server_that_ends_fails_the_task_with_its_log(node: Node, port: int) -> None:
-    done = serve(node, "broken", port)
-    assert (done.returncode, done.stdout) == (94, "")
-    assert "cannot load broken" in done.stderr
-    assert "the model server ended" in done.stderr

@@ -51,7 +51,8 @@ class RenderOptions:
     memory      replaces the memory of profiles with accelerators (for example `64`)
     infra       where tasks go (`k8s/<context>`, `slurm/<cluster>`); "" leaves the profile's cloud
     source      the pipeline's own files; they come first, and commands run in their folder
-    package     a package tree that comes before what an image carries
+    package     a package tree of the user, which comes before what any image carries
+    own_package  our own package, for tools of ours and for commands of the user that may use it
     claims_uri  folder of the attempts' claims (ends in `/`); "" switches the payload fence off
     provider    names the provider's job queue in a claim: job IDs are unique only there
     private_hosts  registry hosts for which the user gave Docker credentials
@@ -67,6 +68,7 @@ class RenderOptions:
     infra: str = ""
     source: StagedSource | None = None
     package: StagedSource | None = None
+    own_package: StagedSource | None = None
     claims_uri: str = ""
     provider: str = ""
     accept_eula: bool = True

@@ -20,12 +20,13 @@ from npa.orchestration.skypilot.render_environment import render_environment, re
 from npa.orchestration.skypilot.render_errors import RenderError, check_placeholders
 from npa.orchestration.skypilot.render_images import Image, requires_baked, select_image
 from npa.orchestration.skypilot.render_licence import needs_isaac_licence
+from npa.orchestration.skypilot.render_package import is_missing, package_for, package_need
 from npa.orchestration.skypilot.render_resources import (
     mounts_cache,
     render_config,
     render_resources,
 )
-from npa.orchestration.skypilot.render_scripts import needs_package, render_run, render_setup
+from npa.orchestration.skypilot.render_scripts import render_run, render_setup
 from npa.orchestration.skypilot.render_text import documents_text
 from npa.workflow.step import Step
 
@@ -112,6 +113,8 @@ def _task(
     entry = catalog.entry(step.command.tool_ref) if step.command.tool_ref else None
     image = select_image(step, entry, catalog.images, options)
     isaac = needs_isaac_licence(step, entry, image)
+    need = package_need(step, entry)
+    package = package_for(need, options)
     document: dict[str, Any] = {
         "name": name,
         "resources": render_resources(step.profile, image.reference, options, step.path),
@@ -121,6 +124,7 @@ def _task(
             image,
             options,
             key=key,
+            package=package,
             isaac=isaac,
             cache=mounts_cache(step.profile, options),
         ),
@@ -133,13 +137,13 @@ def _task(
     document["setup"] = render_setup(step, entry, isaac=isaac)
     if secrets := render_secrets(task, options, image):
         document["secrets"] = secrets
-    packaged = needs_package(step, entry)
-    findings += _findings(step, image, options, isaac=isaac, packaged=packaged)
+    missing = is_missing(need, bool(image.reference), package)
+    findings += _findings(step, image, options, isaac=isaac, missing=missing)
     return document
 
 
 def _findings(
-    step: Step, image: Image, options: RenderOptions, *, isaac: bool, packaged: bool
+    step: Step, image: Image, options: RenderOptions, *, isaac: bool, missing: bool
 ) -> list[Finding]:
     found = []
     if isaac and not options.accept_eula:
@@ -152,7 +156,7 @@ def _findings(
                 blocking=True,
             )
         )
-    if packaged and not image.reference and options.package is None:
+    if missing:
         found.append(
             Finding(
                 "PACKAGE_MISSING",

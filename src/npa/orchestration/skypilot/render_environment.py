@@ -7,7 +7,11 @@ from collections.abc import Mapping
 
 from npa.catalog.entry import Entry
 from npa.orchestration.engine import Task
-from npa.orchestration.skypilot.options import MODEL_CACHE_PATH, RenderOptions
+from npa.orchestration.skypilot.options import (
+    MODEL_CACHE_PATH,
+    RenderOptions,
+    StagedSource,
+)
 from npa.orchestration.skypilot.render_errors import RenderError
 from npa.orchestration.skypilot.render_images import Image, source_commit
 
@@ -34,6 +38,7 @@ def render_environment(
     options: RenderOptions,
     *,
     key: str,
+    package: StagedSource | None,
     isaac: bool,
     cache: bool,
 ) -> dict[str, str]:
@@ -53,7 +58,7 @@ def render_environment(
     # Public tools read these two as well; one attempt is one launch here.
     env["NPA_WORKFLOW_FENCE_SEQUENCE"] = "1"
     env["NPA_WORKFLOW_FENCE_ATTEMPT"] = env.get("NPA_WORKFLOW_ATTEMPT", "1")
-    env |= _staging(options, key)
+    env |= _staging(options, package, key)
     for name, value in env.items():
         _check(name, value, task.step.path)
     return dict(sorted(env.items()))
@@ -69,14 +74,14 @@ def render_secrets(task: Task, options: RenderOptions, image: Image) -> dict[str
     return secrets
 
 
-def _staging(options: RenderOptions, key: str) -> Mapping[str, str]:
+def _staging(options: RenderOptions, package: StagedSource | None, key: str) -> Mapping[str, str]:
     env = {}
     if options.source is not None:
         env["NPA_SOURCE_URI"] = options.source.uri
         env["NPA_SOURCE_SHA256"] = options.source.sha256
-    if options.package is not None:
-        env["NPA_SRC_S3_URI"] = options.package.uri
-        env["NPA_SRC_SHA256"] = options.package.sha256
+    if package is not None:
+        env["NPA_SRC_S3_URI"] = package.uri
+        env["NPA_SRC_SHA256"] = package.sha256
         env["NPA_SRC_OVERLAY"] = "1"
     if options.claims_uri:
         env["NPA_CLAIM_URI"] = f"{options.claims_uri}{key}/claim"

@@ -11,10 +11,10 @@ from importlib import resources
 from npa.catalog.entry import Entry
 from npa.orchestration.skypilot.render_errors import RenderError
 from npa.orchestration.skypilot.render_images import requires_baked
+from npa.orchestration.skypilot.render_package import package_need
 from npa.workflow.step import Step
 
 SELF_HOSTED_VLM = "self-hosted-vlm"
-_MENTIONS_PACKAGE = re.compile(r"(?<![\w./-])npa(?![\w-])")
 _EXTRA = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}")
 _TRUE = frozenset(["1", "true", "yes", "on"])
 
@@ -58,24 +58,11 @@ def command_line(step: Step) -> str:
     )
 
 
-def needs_package(step: Step, entry: Entry | None) -> bool:
-    """Does the command use `npa`, so that the package must be importable on the node?"""
-    command = step.command
-    if entry is not None and (entry.command[0] == "npa" or _is_own_module(entry)):
-        return True
-    return any(_MENTIONS_PACKAGE.search(text) for text in (*command.argv, command.shell))
-
-
-def _is_own_module(entry: Entry) -> bool:
-    return any(word == "npa" or word.startswith("npa.") for word in entry.command)
-
-
 def _settings(step: Step, entry: Entry | None, isaac: bool) -> dict[str, str]:
     settings = {}
     if isaac:
         settings["NPA_LICENCE"] = "isaac"
-    if needs_package(step, entry):
-        settings["NPA_NEEDS_PACKAGE"] = "1"
+    settings["NPA_NEEDS_PACKAGE"] = package_need(step, entry).value
     if requires_baked(step):
         settings["NPA_REQUIRE_BAKED"] = "1"
     extras = [entry.extra] if entry is not None and entry.extra else []

@@ -63,17 +63,32 @@ npa_pip() { # interpreter, then what to install; images differ in what their pip
     echo "npa: $npa_for has neither pip nor uv" >&2; return 1
   fi
 }
+npa_install_tree() { # a list of requirements needs no build; a project does
+  if [ -f "$npa_tree/requirements.txt" ] && ! [ -f "$npa_tree/pyproject.toml" ]; then
+    npa_pip "$1" -r "$npa_tree/requirements.txt"
+  else
+    npa_pip "$1" "$npa_tree"
+  fi
+}
 npa_imports() { "$1" -c 'import npa.cli' >/dev/null 2>&1; }
 
 # The interpreter that will run the command: the vendor's own if the image has one.
 npa_chosen=""
 for npa_one in ${NPA_INTERPRETERS:-} "${NPA_BAKED_PYTHON:-}" "$npa_system"; do
   if [ -z "$npa_one" ] || ! [ -x "$npa_one" ]; then continue; fi
-  if [ "${NPA_NEEDS_PACKAGE:-}" = 1 ] && ! npa_imports "$npa_one"; then
-    if [ -z "$npa_tree" ] || [ "${NPA_REQUIRE_BAKED:-}" = 1 ]; then continue; fi
-    npa_pip "$npa_one" "$npa_tree" || continue
-    npa_imports "$npa_one" || continue
-  fi
+  case "${NPA_NEEDS_PACKAGE:-}" in
+    '') ;;
+    maybe)
+      if [ -n "$npa_tree" ] && ! npa_imports "$npa_one"; then npa_install_tree "$npa_one" || :; fi
+      ;;
+    *)
+      if ! npa_imports "$npa_one"; then
+        if [ -z "$npa_tree" ] || [ "${NPA_REQUIRE_BAKED:-}" = 1 ]; then continue; fi
+        npa_install_tree "$npa_one" || continue
+        npa_imports "$npa_one" || continue
+      fi
+      ;;
+  esac
   npa_chosen="$npa_one"
   break
 done
@@ -88,7 +103,7 @@ for npa_one in python3 npa; do
   chmod 755 "$npa_home/bin/$npa_one"
 done
 
-if [ -n "${NPA_EXTRA:-}" ] && [ -n "$npa_tree" ]; then
+if [ -n "${NPA_EXTRA:-}" ] && [ -f "$npa_tree/pyproject.toml" ]; then
   npa_pip "$npa_chosen" "${npa_tree}[${NPA_EXTRA}]"
 fi
 
