@@ -36,6 +36,9 @@ requirements: $(VENV)/.dev ## each requirement's ID with the tests that prove it
 lock: $(VENV)/.dev ## resolve the dependencies again and write the three locks
 	@scripts/lock.sh
 
+bench: $(VENV)/.dev ## what the engine costs beside its floors (`benchmarks/README.md`: with peers)
+	@$(BIN)/python benchmarks/run.py $(BENCH)
+
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
