@@ -227,7 +227,7 @@ def make_drive(
         workflow=prepared.workflow.name,
         workdir=workdir,
         env={**_store_env(host, request), **host.env},
-        secrets=_store_secrets(host, request),
+        secrets={**_store_secrets(host, request), **_shared_secrets(host, prepared)},
         named_secrets=host.secrets,
         grace_seconds=prepared.policy.grace_seconds,
     )
@@ -277,6 +277,12 @@ def _store_env(host: Host, request: Request) -> Mapping[str, str]:
 
 def _store_secrets(host: Host, request: Request) -> Mapping[str, Secret]:
     return host.storage.secrets if _remote(request) else {}
+
+
+def _shared_secrets(host: Host, prepared: Prepared) -> Mapping[str, Secret]:
+    """Secrets that no state names go to every task, others only to the states that name them."""
+    named = {name for state in prepared.workflow.states.values() for name in state.secrets}
+    return {name: secret for name, secret in host.secrets.items() if name not in named}
 
 
 # -- a person's own entries --------------------------------------------------------------------
