@@ -234,3 +234,30 @@ def foreground(tmp_path: Path, spec: Path) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+@pytest.mark.req("A-11")
+def test_a_secret_reaches_the_tasks_and_nothing_that_is_kept(
+    npa: Run, tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The pipeline itself must not hold the value, or finding it would prove nothing.
+    text = TWO_STEPS.replace("echo second;", "case $A_TOKEN in canary-*) echo has it;; esac;")
+    monkeypatch.setenv("A_TOKEN", "canary-7f3a")
+    spec = in_folder(tmp_path, text)
+    result = npa("run", spec, "--run-id", "r1", "--secret-env", "A_TOKEN")
+    assert result.code == 0, result.stderr
+    assert npa("workflow", "logs", "r1", "second", "--tail", "2").stdout.startswith("has it")
+    kept = [path for path in own_home.rglob("*") if path.is_file()]
+    assert len(kept) > 5
+    assert [path for path in kept if b"canary-7f3a" in path.read_bytes()] == []
+
+
+def test_a_secret_that_a_state_names_reaches_only_that_state(
+    npa: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_TOKEN", "canary-7f3a")
+    shown = TWO_STEPS.replace("cat word.txt", "echo ${A_TOKEN:+set}")
+    text = shown.replace("echo second;", "echo ${A_TOKEN:+set};") + "    secrets: [A_TOKEN]\n"
+    npa("run", in_folder(tmp_path, text), "--run-id", "r1")
+    assert npa("workflow", "logs", "r1", "first").stdout == "\n"
+    assert npa("workflow", "logs", "r1", "second").stdout == "set\nlast\n"
