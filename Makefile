@@ -9,7 +9,7 @@ WORKERS ?= auto
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format requirements lock bench clean
+.PHONY: help demo test lint chaos format requirements lock bench clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -25,6 +25,9 @@ lint: $(VENV)/.dev ## format check, lint, types and layers
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+
+chaos: $(VENV)/.dev ## kill the real driver KILLS=200 times, resume it, and check that nothing is lost or run twice
+	@PYTHONPATH=tests $(BIN)/python -m chaos.campaign --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 
 format: $(VENV)/.dev ## format and sort imports
 	@$(BIN)/ruff check --quiet --fix-only .
