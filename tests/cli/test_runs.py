@@ -261,3 +261,18 @@ def test_a_secret_that_a_state_names_reaches_only_that_state(
     npa("run", in_folder(tmp_path, text), "--run-id", "r1")
     assert npa("workflow", "logs", "r1", "first").stdout == "\n"
     assert npa("workflow", "logs", "r1", "second").stdout == "set\nlast\n"
+
+
+def test_output_may_go_to_a_file_beside_the_pipeline(tmp_path: Path) -> None:
+    in_folder(tmp_path, TWO_STEPS)
+    log = tmp_path / "pipe" / "run.log"
+    with log.open("w") as file:
+        subprocess.run(
+            [sys.executable, "-m", "npa.cli.main", "run", "p.yaml", "--run-id", "r1"],
+            cwd=tmp_path / "pipe",
+            stdout=file,
+            stderr=file,
+            stdin=subprocess.DEVNULL,
+            check=True,
+        )
+    assert "r1 succeeded" in log.read_text()

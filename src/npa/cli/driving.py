@@ -12,10 +12,11 @@ from npa.cli.exit_codes import ExitCode
 from npa.cli.logs import last_lines
 from npa.cli.output import Output
 from npa.cli.progress import Progress, progress
-from npa.cli.result import failed_path, show_result
+from npa.cli.result import failed_path, place, show_result
 from npa.errors import RunError
 from npa.orchestration.decide import Goal
 from npa.orchestration.driver import Driver, Ending, Outcome, Snapshot
+from npa.orchestration.prepare import Prepared
 from npa.orchestration.runs import Host, OpenRun, make_drive
 
 LAST_LINES = 5
@@ -70,13 +71,20 @@ def handled() -> Iterator[Interrupts]:
             signal.signal(number, handler)
 
 
-def drive(output: Output, host: Host, run: OpenRun, *, take_over: bool = False) -> int:
+def drive(
+    output: Output,
+    host: Host,
+    run: OpenRun,
+    *,
+    take_over: bool = False,
+    prepared: Prepared | None = None,
+) -> int:
     """Drive a run to its end with progress on stderr; then print the result.
 
     Raises RunError (IDENTITY_MISMATCH) when present inputs differ from the sealed ones, and what
     the driver raises.
     """
-    outcome, interrupted = run_driver(output, host, run, take_over=take_over)
+    outcome, interrupted = run_driver(output, host, run, take_over=take_over, prepared=prepared)
     if outcome.ending is Ending.FAILED:
         show_last_words(output, host, run)
     show_result(output, run, outcome)
@@ -90,11 +98,17 @@ def run_driver(
     *,
     goal: Goal = Goal.COMPLETE,
     take_over: bool = False,
+    prepared: Prepared | None = None,
 ) -> tuple[Outcome, bool]:
-    """How the drive ended, and whether Ctrl-C was pressed. `run.state` is then the last state."""
+    """How the drive ended, and whether Ctrl-C was pressed. `run.state` is then the last state.
+
+    Nothing is printed before the source is pinned: stdout may be a file in that very folder.
+    """
     with handled() as interrupts, progress(output, run.place.run_id) as view:
         view.begin(run.state)
-        made = make_drive(host, run, goal=goal, observer=view.show)
+        made = make_drive(host, run, goal=goal, observer=view.show, prepared=prepared)
+        if prepared is not None:
+            view.note(f"run {run.place.run_id} in {place(run.place.run_uri)}")
         if made.changed:
             made.engine.close()
             refuse_changes(run.place.run_id, made.changed)

@@ -190,15 +190,13 @@ def declared_secrets(workflow: Workflow) -> set[str]:
 def _begin(output: Output, host: Host, prepared: Prepared, *, detach: bool) -> int:
     from npa.cli.detach import hand_over
     from npa.cli.driving import drive
-    from npa.cli.result import place
     from npa.orchestration.runs import create
 
     refuse(findings(host, prepared), prepared.request.spec_path)
     run = create(host, prepared)
     if detach:
         return hand_over(output, run)
-    output.note(f"run {run.place.run_id} in {place(run.place.run_uri)}")
-    return drive(output, host, run)
+    return drive(output, host, run, prepared=prepared)
 
 
 def findings(host: Host, prepared: Prepared) -> Sequence[Finding]:

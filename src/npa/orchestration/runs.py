@@ -211,13 +211,19 @@ def make_drive(
     *,
     goal: Goal = Goal.COMPLETE,
     observer: Callable[[Snapshot], None] = lambda _snapshot: None,
+    prepared: Prepared | None = None,
 ) -> Drive:
     """Prepare a driver for an open run from present inputs, and compare the seal.
 
+    `prepared` is what the run was begun with a moment ago: the driver starts from exactly that.
     Raises InvalidWorkflow or UsageError when the present inputs make no sense at all.
     """
     request = run.request
-    prepared, changed = compare(host, run) if goal is Goal.COMPLETE else (_as_sealed(host, run), ())
+    changed: tuple[str, ...] = ()
+    if prepared is None and goal is Goal.COMPLETE:
+        prepared, changed = compare(host, run)
+    elif prepared is None:
+        prepared = _as_sealed(host, run)
     workdir = ""
     if prepared.tree is not None and goal is Goal.COMPLETE:
         workdir = str(snapshot(prepared.tree, host.home.path / "sources"))
