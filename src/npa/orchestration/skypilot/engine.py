@@ -169,8 +169,9 @@ class SkyPilotEngine:
                 return LaunchRefused(waits)
             digest = hashlib.sha256(rendering.text.encode()).hexdigest()
             paths = {task: path for path, task in rendering.task_names.items()}
-            posted_at = self.clock.now()
-            not_after = posted_at + POST_SECONDS_MAX
+            if len(paths) == 1:  # SkyPilot gives the one task of a job the name of the job
+                paths |= dict.fromkeys([job.name], *paths.values())
+            not_after = self.clock.now() + POST_SECONDS_MAX
             rows = self.launches.prepare(job.key, job.name, digest, paths, not_after)
             reply = self._call(
                 "launch",
@@ -182,7 +183,7 @@ class SkyPilotEngine:
                 not_after=not_after,
                 seconds_max=LAUNCH_SECONDS_MAX - 10.0,
             )
-            return self._settle(job, reply, posted_at)
+            return self._settle(job, reply)
 
     def _known(self, job: Job) -> LaunchReply | None:
         """What an earlier try left: a job to adopt, or a reason not to POST. None: go on."""
@@ -215,17 +216,17 @@ class SkyPilotEngine:
         reply = self._call("controller", 60.0, consolidated=False)
         return isinstance(reply, Answer) and reply.value.get("state") == "absent"
 
-    def _settle(self, job: Job, reply: Reply, posted_at: float) -> LaunchReply:
+    def _settle(self, job: Job, reply: Reply) -> LaunchReply:
         """Reconcile by exact name and ID before control returns."""
         if isinstance(reply, Broken):
             self.bridge.restart()  # from here on it cannot get any further
         trace = self.launches.trace(job.key)
         if trace.reached is Reached.PREPARED and not isinstance(reply, Answer):
             return _refusal(reply)
-        told = trace.job_ids
+        told, answered_at = trace.job_ids, self.clock.now()
         deadline = self.clock.monotonic() + SEEN_SECONDS_MAX
         while True:
-            seen = self._queue.snapshot(not_before=posted_at)
+            seen = self._queue.snapshot(not_before=answered_at)
             if isinstance(seen, Found):
                 ids = seen.value.ids_of(job.name)
                 if len(ids) > 1 or (ids and told and ids != told):
@@ -234,6 +235,7 @@ class SkyPilotEngine:
                     return Launched(str(ids[0]), "reconciled" if told else "found")
             if self.clock.monotonic() > deadline:
                 break
+            self.clock.sleep(1.0)
         if trace.reached is Reached.ENDED and not told and isinstance(reply, Refused):
             return _refusal(reply)  # the server worked it off, failed, and left no row
         return LaunchUnknown("not_seen", f"the launch got as far as {trace.reached.value}")
