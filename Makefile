@@ -9,7 +9,7 @@ WORKERS ?= auto
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint chaos format requirements lock bench chaos clean
+.PHONY: help demo test lint chaos format requirements lock bench clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -41,9 +41,6 @@ lock: $(VENV)/.dev ## resolve the dependencies again and write the three locks
 
 bench: $(VENV)/.dev ## what the engine costs beside its floors (`benchmarks/README.md`: with peers)
 	@$(BIN)/python benchmarks/run.py $(BENCH)
-
-chaos: $(VENV)/.dev ## kill the real driver 200 times at random moments and check what is left
-	@PYTHONPATH=tests $(BIN)/python -m chaos.campaign --kills 200 $(CHAOS)
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
