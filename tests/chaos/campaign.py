@@ -132,6 +132,7 @@ class Campaign:
         if story.wrong:
             tally.wrong += [*story.wrong, *(f"    {line}" for line in story.lines), str(world.root)]
             world.kill_all()
+            world.keep_journal()
         else:
             shutil.rmtree(world.root)
 

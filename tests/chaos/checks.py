@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -66,13 +67,14 @@ def nothing_ran_twice(world: World) -> list[str]:
 
 
 def attempts_are_paid_for(world: World) -> list[str]:
-    """A second attempt follows only an end that its budget pays for, and names it as its parent."""
+    """A second attempt follows an end that its budget pays for, or one that never ran at all."""
     state, wrong = fold(world.frames()), []
     for wave in state.waves.values():
-        for before, after in zip(wave.attempts, wave.attempts[1:], strict=False):
+        for before, after in itertools.pairwise(wave.attempts):
             klass = before.end.klass if before.end is not None else "open"
+            never = before.end is not None and before.end.result is e.Result.REFUSED
             pays = {e.Cause.RETRY: "payload", e.Cause.RECOVERY: "transient"}.get(after.cause)
-            if klass != pays or after.parent != before.key:
+            if after.parent != before.key or not (never or klass == pays):
                 wrong.append(f"{after.name} ({after.cause.value}) follows an end in `{klass}`")
     return wrong
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import socket
 import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from npa.storage import StoreOptions
@@ -42,6 +43,7 @@ class Door:
         self._target = target
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
         self._listener: socket.socket | None = None
         self.passed = 0
         self.port = 0
@@ -60,56 +62,70 @@ class Door:
         listener.listen(64)
         self.port = listener.getsockname()[1]
         self._listener = listener
-        threading.Thread(target=self._accept, args=[listener], daemon=True).start()
+        self._start(self._accept, listener)
 
     def shut(self) -> None:
+        """Refuse new connections and cut the open ones."""
         if self._listener is not None:
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
-            self._listener.close()
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
             self._listener = None
         with self._lock:
             for one in self._open:
                 with contextlib.suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+        self._threads.clear()
+
+    def before(self, client: socket.socket) -> None:
+        """Called with each new connection before anything of it is passed on."""
+
+    def _start(self, target: Callable[[socket.socket], None], one: socket.socket) -> None:
+        thread = threading.Thread(target=target, args=[one], daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _accept(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            self.passed += 1
-            try:
-                server = socket.create_connection(("127.0.0.1", self._target))
-            except OSError:
-                client.close()
-                continue
-            left = [2]
-            for source, sink in ((client, server), (server, client)):
-                threading.Thread(target=self._pump, args=[source, sink, left], daemon=True).start()
+        with listener:
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                self.passed += 1
+                self._threads = [one for one in self._threads if one.is_alive()]
+                self._start(self._serve, client)
 
-    def _pump(self, source: socket.socket, sink: socket.socket, left: list[int]) -> None:
-        with self._lock:
-            self._open.add(source)
-        try:
-            while data := source.recv(1 << 16):
-                sink.sendall(data)
-        except OSError:
-            pass
-        with contextlib.suppress(OSError):
-            sink.shutdown(socket.SHUT_WR)
-        with self._lock:
-            left[0] -= 1
-            if not left[0]:
-                self._open -= {source, sink}
-                source.close()
-                sink.close()
+    def _serve(self, client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError):
+            with self._lock:
+                self._open.add(client)
+            try:
+                self.before(client)
+                with socket.create_connection(("127.0.0.1", self._target)) as server:
+                    _forward(client, server)
+            finally:
+                with self._lock:
+                    self._open.discard(client)
+
+
+def _forward(client: socket.socket, server: socket.socket) -> None:
+    """Both ways until one of them ends."""
+    other = {client: server, server: client}
+    while True:
+        for one in select.select([client, server], [], [])[0]:
+            data = one.recv(1 << 16)
+            if not data:
+                return
+            other[one].sendall(data)
 
 
 class Server:
     """The server behind its door, with one bucket."""
 
     def __init__(self, port: int) -> None:
+        self.target = port
         self.door = Door(port)
         put = urllib.request.Request(f"{self.door.endpoint}/{BUCKET}", method="PUT")
         with urllib.request.urlopen(put) as reply:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from npa.observation import Found
 from npa.orchestration.journal.chain import Journal
 from npa.orchestration.journal.frame import Frame
 from npa.orchestration.registry import default_run_uri
@@ -58,6 +59,15 @@ class World:
     def frames(self) -> tuple[Frame, ...]:
         """The whole journal, its chain verified. Raises JournalCorrupt and StorageError."""
         return Journal(open_store(self.run_uri, self.options), time.time).read()
+
+    def keep_journal(self) -> None:
+        """Copy what stands in the journal into a file beside the drivers' logs, as it is."""
+        store = open_store(self.run_uri, self.options)
+        listed = store.list("npa-workflow/journal")
+        with (self.root / "journal.jsonl").open("wb") as sink:
+            for info in listed.value if isinstance(listed, Found) else ():
+                blob = store.get(info.key)
+                sink.write(blob.value.data + b"\n" if isinstance(blob, Found) else b"?\n")
 
     def lines(self) -> list[list[str]]:
         """The trace: `[begin|end, path, attempt ID, rank]` a line, in the order of the writes."""
