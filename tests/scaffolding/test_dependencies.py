@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCKS = ("requirements.lock", "requirements-demo.lock", "requirements-dev.lock")
+LOCKS = (
+    "requirements.lock",
+    "requirements-demo.lock",
+    "requirements-dev.lock",
+    "requirements-bdd100k.lock",
+)
 
 
 def declared() -> dict[str, list[str]]:
@@ -46,6 +51,7 @@ def test_each_dependency_is_documented_with_a_weight() -> None:
         ("requirements.lock", {"runtime", "build"}),
         ("requirements-demo.lock", {"runtime", "build", "demo"}),
         ("requirements-dev.lock", {"runtime", "build", "demo", "dev"}),
+        ("requirements-bdd100k.lock", {"runtime", "build", "demo", "dev", "bdd100k"}),
     ],
 )
 def test_each_lock_holds_its_sets(lock: str, sets: set[str]) -> None:
@@ -64,7 +70,7 @@ def test_one_version_of_a_package_in_all_locks() -> None:
     largest = dict.fromkeys(pins)
     for name, version in re.findall(
         r"^([a-z0-9-]+)==([^ ;\\]+)",
-        (ROOT / "requirements-dev.lock").read_text(),
+        (ROOT / LOCKS[-1]).read_text(),
         flags=re.MULTILINE,
     ):
         largest[name] = (largest[name] or set()) | {version}
