@@ -161,8 +161,8 @@ def cancel(run_id: str, reason: str, as_json: bool) -> int:
 def _drive_to_the_end(output: Output, run: OpenRun) -> None:
     """Nobody drives the run: do it here, with cancelled as the goal."""
     from npa.cli.driving import run_driver
-    from npa.cli.host import make_host
     from npa.cli.spec import tools_of
+    from npa.orchestration.hosts import make_host
 
     host = make_host(tools_of([Path(path) for path in run.request.catalogs]))
     run_driver(output, host, run, goal=Goal.CANCELLED)

@@ -88,7 +88,7 @@ def chosen(run: OpenRun, stage: str | None) -> list[tuple[str, Attempt]]:
 
 def reader_of(host: Host, run: OpenRun) -> LogReader:
     """The reader of the run's engine."""
-    from npa.cli.host import local_engine
+    from npa.orchestration.hosts import local_engine
 
     return local_engine(run.request.run_id, host.home).logs
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from npa.cli.host import local_engine, reading_host
+from npa.cli.host import reading_host
 from npa.observation import Observation
 from npa.orchestration.engine import JobRef, JobStatus
+from npa.orchestration.hosts import local_engine
 from npa.orchestration.runs import Host, OpenRun, driver_alive, open_run
 from npa.orchestration.state import Attempt
 from npa.views.status import Liveness, RunView, view_run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,13 +22,10 @@ from npa.cli.options import (
 )
 from npa.cli.output import Output
 from npa.cli.spec import plural, require, tools_of
-from npa.errors import EngineError
 
 if TYPE_CHECKING:
-    from npa.orchestration.engine import Finding
     from npa.orchestration.prepare import Prepared
     from npa.orchestration.runs import Host
-    from npa.workflow.meaning import Workflow
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -141,25 +137,22 @@ def submit_file(
 ) -> int:
     """Prepare, check, begin, drive. Each step has no effect unless the ones before it are done."""
     from npa.cli.host import host_for
-    from npa.orchestration import registry
-    from npa.orchestration.prepare import Request, prepare, run_root
-    from npa.orchestration.runs import spec_folder
+    from npa.orchestration.prepare import prepare
+    from npa.orchestration.submission import make_request
     from npa.target.home import Home
 
     output = Output(as_json=as_json)
     tools = tools_of(catalogs)
     workflow = require(spec, var, tools, not_done="nothing was started")
-    name = workflow.name
-    run_id = registry.check_run_id(
-        registry.new_run_id(name, time.time()) if run_id is None else run_id
-    )
-    default = registry.default_run_uri(Home.find(), run_id)
-    request = Request(
-        spec_path=str(spec.resolve()),
-        spec_text=spec.read_text(encoding="utf-8"),
-        run_id=run_id,
-        run_uri=run_root(workflow, run_id, tools, store=store or "", default=default),
+    request = make_request(
+        spec,
+        spec.read_text(encoding="utf-8"),
+        workflow,
+        tools,
+        home=Home.find(),
         engine=engine,
+        run_id=run_id,
+        store=store or "",
         overrides=pairs(var, "--var"),
         policy={
             "retries": retries,
@@ -168,10 +161,10 @@ def submit_file(
             "max_concurrency": max_concurrency,
             "assume_decision": assume_decision or "",
         },
-        source=spec_folder(spec) if stage_src else "",
-        secrets=tuple(sorted({*secret_env, *declared_secrets(workflow)})),
-        env=tuple(env),
-        catalogs=tuple(str(path.resolve()) for path in catalogs),
+        stage_source=stage_src,
+        secrets=secret_env,
+        env=env,
+        catalogs=catalogs,
     )
     if plan_only:
         host = host_for(replace(request, secrets=(), env=()))
@@ -182,15 +175,11 @@ def submit_file(
     return _begin(output, host, prepared, detach=detach)
 
 
-def declared_secrets(workflow: Workflow) -> set[str]:
-    """Names of the secrets that the file's states ask for."""
-    return {name for state in workflow.states.values() for name in state.secrets}
-
-
 def _begin(output: Output, host: Host, prepared: Prepared, *, detach: bool) -> int:
     from npa.cli.detach import hand_over
     from npa.cli.driving import drive
     from npa.orchestration.runs import create
+    from npa.orchestration.submission import findings, refuse
 
     refuse(findings(host, prepared), prepared.request.spec_path)
     run = create(host, prepared)
@@ -199,36 +188,10 @@ def _begin(output: Output, host: Host, prepared: Prepared, *, detach: bool) -> i
     return drive(output, host, run, prepared=prepared)
 
 
-def findings(host: Host, prepared: Prepared) -> Sequence[Finding]:
-    """What the engine's preflight says of every step that could run."""
-    from npa.orchestration.runs import steps_of
-
-    engine = host.engine(prepared.request, host.home)
-    try:
-        return engine.preflight(steps_of(prepared))
-    finally:
-        engine.close()
-
-
-def refuse(found: Sequence[Finding], spec: str) -> None:
-    """Raise one error that names every blocking finding, each with its way out."""
-    blocking = [finding for finding in found if finding.blocking]
-    if not blocking:
-        return
-    lines = [
-        f"  {finding.path or 'the run'}: {finding.message} ({finding.code}); {finding.remedy}"
-        for finding in blocking
-    ]
-    raise EngineError(
-        f"{spec} cannot run here, for {plural(len(blocking), 'reason')}\n" + "\n".join(lines),
-        not_done="nothing was started",
-        code="PREFLIGHT",
-    )
-
-
 def _show_plan(output: Output, host: Host, prepared: Prepared) -> None:
     """The public shape of a plan that is not submitted; nothing has been written anywhere."""
     from npa.cli.plan import show_steps
+    from npa.orchestration.submission import findings
     from npa.workflow.plan import default_assumption, make_plan, plan_json
 
     request = prepared.request

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from npa.errors import UsageError
 from npa.target.secret import Secret
@@ -36,6 +37,11 @@ _PREFIXES = (
 # Whatever the list above says, a name that sounds like a secret is not inherited.
 _SECRET_SOUNDING = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def present_environment() -> Mapping[str, str]:
+    """The variables of this process, to read and to hand down; it follows their changes."""
+    return MappingProxyType(os.environ)
 
 
 def child_environment(
@@ -88,3 +94,18 @@ def named_secrets(
             hint="export them in the shell that submits; only the names are recorded",
         )
     return {name: Secret(variables[name]) for name in names}
+
+
+def named_variables(
+    names: Sequence[str], environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The values of public variables, which must all be set. Raises UsageError."""
+    variables = os.environ if environ is None else environ
+    missing = [name for name in names if name not in variables]
+    if missing:
+        raise UsageError(
+            f"these variables are not set: {', '.join(missing)}",
+            not_done="nothing was started",
+            hint="`--env NAME` hands a variable of this shell to every task",
+        )
+    return {name: variables[name] for name in names}

@@ -1,0 +1,96 @@
+"""From what a caller asks for to a request, and the engine's word on it: before anything starts.
+
+The command line and `submit_workflow` both come through here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from npa.errors import EngineError
+from npa.orchestration import registry
+from npa.orchestration.prepare import Request, run_root
+from npa.orchestration.runs import spec_folder, steps_of
+from npa.target.home import Home
+
+if TYPE_CHECKING:
+    from npa.orchestration.engine import Finding
+    from npa.orchestration.prepare import Prepared
+    from npa.orchestration.runs import Host
+    from npa.workflow.meaning import Workflow
+    from npa.workflow.tools import Tools
+
+
+def make_request(
+    spec: Path,
+    text: str,
+    workflow: Workflow,
+    tools: Tools,
+    *,
+    home: Home,
+    engine: str,
+    run_id: str | None = None,
+    store: str = "",
+    overrides: Mapping[str, str] | None = None,
+    policy: Mapping[str, object] | None = None,
+    stage_source: bool = True,
+    secrets: Sequence[str] = (),
+    env: Sequence[str] = (),
+    catalogs: Sequence[Path] = (),
+) -> Request:
+    """The request for one run of `spec`, whose text was loaded as `workflow`. No effects.
+
+    Without `run_id` one is made; `store` is where runs are kept, "" for what the file or the home
+    says. Secrets that the file's states ask for are added to `secrets`. Raises UsageError.
+    """
+    chosen = registry.check_run_id(
+        registry.new_run_id(workflow.name, time.time()) if run_id is None else run_id
+    )
+    default = registry.default_run_uri(home, chosen)
+    return Request(
+        spec_path=str(spec.resolve()),
+        spec_text=text,
+        run_id=chosen,
+        run_uri=run_root(workflow, chosen, tools, store=store, default=default),
+        engine=engine,
+        overrides=dict(overrides or {}),
+        policy=dict(policy or {}),
+        source=spec_folder(spec) if stage_source else "",
+        secrets=tuple(sorted({*secrets, *declared_secrets(workflow)})),
+        env=tuple(env),
+        catalogs=tuple(str(path.resolve()) for path in catalogs),
+    )
+
+
+def declared_secrets(workflow: Workflow) -> set[str]:
+    """Names of the secrets that the file's states ask for."""
+    return {name for state in workflow.states.values() for name in state.secrets}
+
+
+def findings(host: Host, prepared: Prepared) -> Sequence[Finding]:
+    """What the engine's preflight says of every step that could run."""
+    engine = host.engine(prepared.request, host.home)
+    try:
+        return engine.preflight(steps_of(prepared))
+    finally:
+        engine.close()
+
+
+def refuse(found: Sequence[Finding], spec: str) -> None:
+    """Raise one error that names every blocking finding, each with its way out."""
+    blocking = [finding for finding in found if finding.blocking]
+    if not blocking:
+        return
+    lines = [
+        f"  {finding.path or 'the run'}: {finding.message} ({finding.code}); {finding.remedy}"
+        for finding in blocking
+    ]
+    count = f"{len(blocking)} reason{'s' if len(blocking) != 1 else ''}"
+    raise EngineError(
+        f"{spec} cannot run here, for {count}\n" + "\n".join(lines),
+        not_done="nothing was started",
+        code="PREFLIGHT",
+    )
