@@ -9,7 +9,7 @@ import pytest
 
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
 from npa.orchestration import decide as d
-from npa.orchestration.decide import Check, Goal, OutputsKind, Situation, decide, judge
+from npa.orchestration.decide import Check, Fence, Goal, OutputsKind, Situation, decide, judge
 from npa.orchestration.engine import Evidence, ExactJob, JobStatus, MemberStatus, Phase
 from npa.orchestration.evidence import TABLE, Klass, klass_of, strongest
 from npa.orchestration.state import Stage
@@ -146,8 +146,25 @@ def test_row_7_an_absent_job_may_still_arrive() -> None:
 
 @pytest.mark.req("D-06")
 def test_row_8_absent_after_the_window_is_refused() -> None:
-    late = replace(INTENDED, observation=ABSENT_LATE, since_intent=70.1)
+    late = replace(INTENDED, observation=ABSENT_LATE, watched=70.1)
     assert decide(late) == d.EndRefused("LAUNCH_VERIFIED_ABSENT")
+
+
+@pytest.mark.req("D-06")
+def test_row_8_a_wall_clock_never_shows_that_nothing_comes_any_more() -> None:
+    jumped = replace(INTENDED, observation=ABSENT_LATE, since_intent=9999.0, watched=0.5)
+    assert isinstance(decide(jumped), d.Wait)
+
+
+@pytest.mark.req("D-01", "D-06")
+def test_row_8_the_claim_is_taken_before_a_launch_is_given_up() -> None:
+    late = replace(INTENDED, observation=ABSENT_LATE, watched=70.1, fence=Fence.NOT_TRIED)
+    assert decide(late) == d.Seal()
+    assert isinstance(decide(replace(late, fence=Fence.UNSEEN)), d.Wait)
+    assert decide(replace(late, fence=Fence.SEALED)) == d.EndRefused("LAUNCH_VERIFIED_ABSENT")
+    taken = decide(replace(late, fence=Fence.TAKEN))
+    assert isinstance(taken, d.Hold)
+    assert taken.code == "CLAIMED"
 
 
 def test_row_8_a_proof_against_late_arrival_needs_no_waiting() -> None:
@@ -280,10 +297,57 @@ def test_row_23_the_recovery_budget_is_finite() -> None:
 def test_row_26_an_unexplained_failure_holds() -> None:
     assert isinstance(decide(replace(BASE, observation=found(Phase.FAILED))), d.Hold)
     assert isinstance(decide(replace(BASE, observation=found(Phase.FAILED, STRANGE))), d.Hold)
-    assert isinstance(decide(replace(BASE, observation=found(Phase.UNKNOWN))), d.Wait)
+    word = replace(BASE, observation=found(Phase.UNKNOWN))
+    assert isinstance(decide(word), d.Wait)
+    assert isinstance(decide(replace(word, since_odd=601.0)), d.Hold)
+
+
+def test_an_end_whose_clean_up_never_ends_holds() -> None:
+    ended = replace(BASE, observation=found(Phase.SUCCEEDED, settled=False))
+    step = decide(replace(ended, since_odd=601.0))
+    assert isinstance(step, d.Hold)
+    assert step.code == "UNSETTLED"
+
+
+@pytest.mark.req("F-03")
+@pytest.mark.parametrize("facts", [(), (STRANGE,), (TRANSIENT,)])
+@pytest.mark.parametrize("outputs", list(OutputsKind))
+def test_a_cancelled_run_is_over_when_its_job_is_whatever_it_died_of(
+    facts: tuple[Evidence, ...], outputs: OutputsKind
+) -> None:
+    over = replace(
+        BASE, goal=Goal.CANCELLED, observation=found(Phase.FAILED, *facts), outputs=outputs
+    )
+    assert decide(over) == d.EndCancelled(launched=True)
+    cancelled_before = replace(over, cancel_why="transient:X", cancels=1)
+    assert decide(cancelled_before) == d.EndCancelled(launched=True)
+
+
+@pytest.mark.req("E-02", "E-05")
+def test_outputs_that_an_earlier_attempt_may_have_left_are_no_success_of_this_one() -> None:
+    over = replace(BASE, observation=found(Phase.FAILED, TRANSIENT), outputs=OutputsKind.VALID)
+    assert isinstance(decide(replace(over, outputs_own=False)), d.Hold)
+    gone = replace(BASE, observation=ABSENT, outputs=OutputsKind.VALID)
+    assert isinstance(decide(replace(gone, outputs_own=False)), d.Hold)
+
+
+@pytest.mark.req("E-06")
+def test_outputs_beside_a_row_that_never_ran_hold_and_are_not_reused() -> None:
+    phantom = found(Phase.PENDING, settled=False, observable=False)
+    before = decide(replace(BASE, observation=phantom, outputs=OutputsKind.VALID))
+    assert isinstance(before, d.Hold)
+    after = replace(
+        BASE,
+        observation=found(Phase.CANCELLED),
+        outputs=OutputsKind.VALID,
+        cancel_why=d.NEVER_RAN,
+        cancels=1,
+    )
+    assert isinstance(decide(after), d.Hold)
 
 
 def test_a_job_that_vanished_counts_only_by_its_outputs() -> None:
+    assert isinstance(decide(replace(BASE, observation=ABSENT_LATE, since_odd=70.0)), d.Wait)
     gone = replace(BASE, observation=ABSENT)
     assert decide(gone) == d.LookAtOutputs()
     assert decide(replace(gone, outputs=OutputsKind.VALID)) == d.Succeed(reused=True)
@@ -315,6 +379,9 @@ OBSERVATIONS: list[Observation[JobStatus]] = [
         )
     ),
 ]
+
+
+FENCES = tuple(Fence)
 
 
 def situations(observations: list[Observation[JobStatus]]) -> itertools.chain[Situation]:
@@ -349,8 +416,12 @@ def situations(observations: list[Observation[JobStatus]]) -> itertools.chain[Si
             cancel_repeat=30.0,
             recoveries_left=left,
             check=check,
+            watched=age,
+            since_odd=age,
+            fence=FENCES[number % len(FENCES)],
+            outputs_own=number % 3 > 0,
         )
-        for seen, goal, stage, outputs, age, cancel, left, check, seal in axes
+        for number, (seen, goal, stage, outputs, age, cancel, left, check, seal) in enumerate(axes)
     )
 
 
@@ -400,6 +471,7 @@ def test_decide_is_total_and_its_acts_rest_on_what_they_must() -> None:
         d.Adopt,
         d.Cancel,
         d.LookAtOutputs,
+        d.Seal,
         d.RunPreflight,
         d.Succeed,
         d.Fail,

@@ -40,6 +40,16 @@ class OutputsKind(Enum):
     UNSEEN = "unseen"  # at least one could not be looked at
 
 
+class Fence(Enum):
+    """The claim that a launched job must take before its payload; whoever is first has it."""
+
+    OFF = "off"  # there is none: only time and the queue speak
+    NOT_TRIED = "not tried"
+    SEALED = "sealed"  # ours: no job of this attempt can run a payload any more
+    TAKEN = "taken"  # a job has it
+    UNSEEN = "unseen"
+
+
 class Check(Enum):
     """The real preflight, as far as it is known."""
 
@@ -52,8 +62,12 @@ class Check(Enum):
 class Situation:
     """All that is known of one open attempt at this moment.
 
-    Times are seconds. `since_intent` is the age of the launch intent on the driver's own
-    monotonic clock (plus what the journal says of an earlier driver); `deadline` 0 means none.
+    Times are seconds. `since_intent` is the age of the launch intent, by the journal's wall clock
+    for an earlier driver's: deadlines are measured with it (0: none). `watched` is how long this
+    very driver has known the open intent, on its own monotonic clock: only that can show that
+    nothing comes any more, because wall clocks jump. `since_odd` is how long the present view has
+    been one that cannot last: a launched job that is absent, a word that is not known, an end
+    without its clean-up. `outputs_own`: no earlier attempt can have written what is there.
     """
 
     goal: Goal
@@ -74,6 +88,11 @@ class Situation:
     cancel_repeat: float
     recoveries_left: int
     check: Check
+    watched: float = 0.0
+    since_odd: float = 0.0
+    odd_patience: float = 600.0
+    outputs_own: bool = True
+    fence: Fence = Fence.OFF
 
 
 # -- steps -------------------------------------------------------------------------------------
@@ -103,6 +122,11 @@ class Cancel:
 @dataclass(frozen=True, slots=True)
 class LookAtOutputs:
     """The next decision needs the declared outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Take the attempt's claim, so that a job of it that still comes runs no payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +173,14 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Cannot go on without a person. `code` is stable; `reason` is for people."""
+    """Cannot go on without a person. `code` is stable; `reason` is for people.
+
+    `remedy` is the command that ends it (filled in by `npa.orchestration.remedies`).
+    """
 
     code: str
     reason: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +193,7 @@ Step = (
     | Adopt
     | Cancel
     | LookAtOutputs
+    | Seal
     | RunPreflight
     | Succeed
     | Fail
@@ -175,6 +204,7 @@ Step = (
     | Superseded
 )
 
+NEVER_RAN = "transient:PRE_PAYLOAD_TRANSPORT"  # why a row that does not answer is cancelled
 SOON = 1.0  # seconds until a look that is expected to tell something new
 LATER = 5.0
 
@@ -202,21 +232,38 @@ def decide(s: Situation) -> Step:
 
 def _absent(s: Situation, proof: str, late: bool) -> Step:
     if s.stage is Stage.INTENDED:
-        if late and s.since_intent <= s.window + s.skew:  # 7
+        if late and s.watched <= s.window + s.skew:  # 7
             return Wait("the launch may still arrive", min(SOON, s.window + s.skew))
-        return EndRefused("LAUNCH_VERIFIED_ABSENT")  # 8
+        return _never_came(s)
+    if late and s.since_odd <= s.window + s.skew:  # one look may be stale, or too early
+        return Wait("the job is not in the queue", SOON)
     # A job that was seen and is gone: only its outputs can tell (rows 21 and 22).
     match s.outputs:
         case OutputsKind.NOT_LOOKED:
             return LookAtOutputs()
-        case OutputsKind.VALID:
+        case OutputsKind.VALID if s.outputs_own:
             return Succeed(reused=True)
         case OutputsKind.UNSEEN:
             return Wait("the job is gone and its outputs cannot be seen", LATER)
-        case OutputsKind.NONE | OutputsKind.ABSENT | OutputsKind.MIXED:
+        case OutputsKind.NONE | OutputsKind.ABSENT | OutputsKind.MIXED | OutputsKind.VALID:
             return Hold("VANISHED", f"the job was there and is gone ({proof})")
         case _:
             assert_never(s.outputs)
+
+
+def _never_came(s: Situation) -> Step:
+    """8: nothing came; the claim is taken first, so that what still comes runs no payload."""
+    match s.fence:
+        case Fence.NOT_TRIED:
+            return Seal()
+        case Fence.UNSEEN:
+            return Wait("the attempt's claim cannot be taken now", LATER)
+        case Fence.TAKEN:
+            return Hold("CLAIMED", "a job of this attempt has begun, and no queue shows it")
+        case Fence.OFF | Fence.SEALED:
+            return EndRefused("LAUNCH_VERIFIED_ABSENT")
+        case _:
+            assert_never(s.fence)
 
 
 def _found(s: Situation, status: JobStatus, source: str) -> Step:
@@ -225,6 +272,8 @@ def _found(s: Situation, status: JobStatus, source: str) -> Step:
     if s.stage is Stage.INTENDED:
         return Adopt(status.exact.native_id, source)  # 5, and 6 begins here too
     if status.phase is Phase.UNKNOWN:  # 26
+        if s.since_odd > s.odd_patience:
+            return Hold("UNKNOWN", "the provider goes on saying a word that is not known")
         return Wait("the provider says a word that is not known", LATER)
     if status.phase.terminal and status.settled:
         return _terminal(s, status)
@@ -233,13 +282,15 @@ def _found(s: Situation, status: JobStatus, source: str) -> Step:
 
 def _live(s: Situation, status: JobStatus) -> Step:
     why = _reason_to_cancel(s, status)
-    if why.startswith("transient") and not s.cancels:
-        blocked = _may_replace(s)
+    if why.startswith("transient") and not s.cancels and not s.goal.ends:
+        blocked = _may_replace(s, why)
         if blocked is not None:
             return blocked
     if why:  # 6, 10, 11, 17, 20
         return _cancel(s, status, why)
     if status.phase.terminal:
+        if s.since_odd > s.odd_patience:
+            return Hold("UNSETTLED", "the job has ended and its provider does not finish with it")
         return Wait(status.reason or "the provider is still cleaning up", SOON)
     if status.capacity:  # 18
         return Wait(status.reason or "waiting for room", LATER, capacity=True)
@@ -261,11 +312,11 @@ def _reason_to_cancel(s: Situation, status: JobStatus) -> str:
     if fact is not None and klass is Klass.TRANSIENT:  # 20
         return f"transient:{fact.code}"
     if not status.observable:  # 6: a row that does not answer is replaced, never just forgotten
-        return "transient:PRE_PAYLOAD_TRANSPORT"
+        return NEVER_RAN
     return ""
 
 
-def _may_replace(s: Situation) -> Step | None:
+def _may_replace(s: Situation, why: str) -> Step | None:
     """Rows 6 and 20: outputs are looked at before the cancel, and again after it."""
     match s.outputs:
         case OutputsKind.NOT_LOOKED:
@@ -273,11 +324,17 @@ def _may_replace(s: Situation) -> Step | None:
         case OutputsKind.UNSEEN:
             return Wait("a transient failure; its outputs cannot be seen yet", LATER)
         case OutputsKind.MIXED:
-            return Hold("OUTPUT_EVIDENCE", "some declared outputs exist and some do not")
+            return SOME_EXIST
+        case OutputsKind.VALID if why == NEVER_RAN or not s.outputs_own:
+            return NOT_ITS_OWN
         case OutputsKind.NONE | OutputsKind.ABSENT | OutputsKind.VALID:
             return None
         case _:
             assert_never(s.outputs)
+
+
+SOME_EXIST = Hold("OUTPUT_EVIDENCE", "some declared outputs exist and some do not")
+NOT_ITS_OWN = Hold("OUTPUT_EVIDENCE", "declared outputs exist that this attempt may not have made")
 
 
 def _cancel(s: Situation, status: JobStatus, why: str) -> Step:
@@ -329,13 +386,13 @@ def _ended_badly(s: Situation, status: JobStatus) -> Step:
         return Fail(klass, fact.code, fact)
     if klass is Klass.PAYLOAD and fact is not None:  # 12
         return Fail(klass, fact.code, fact)
+    if s.goal.ends:
+        return EndCancelled(launched=True)  # it is over, which is all that was asked
     if why == "transient":
         return _transient(s, Evidence(code, "journal"))
     if klass is Klass.TRANSIENT and fact is not None:  # 21 to 25
         return _transient(s, fact)
     if status.phase is Phase.CANCELLED:
-        if s.goal.ends:
-            return EndCancelled(launched=True)
         return Fail(Klass.CANCELLED, "FOREIGN_CANCELLATION", fact)  # 16
     said = fact.code if fact is not None else "no evidence"
     return Hold("UNKNOWN", f"the job failed and nothing known says why ({said})")  # 26
@@ -350,17 +407,16 @@ def _transient(s: Situation, fact: Evidence) -> Step:
         case OutputsKind.NOT_LOOKED:
             return LookAtOutputs()
         case OutputsKind.VALID:  # 21
-            return Succeed(reused=True)
+            ran = s.cancel_why != NEVER_RAN
+            return Succeed(reused=True) if ran and s.outputs_own else NOT_ITS_OWN
         case OutputsKind.MIXED:  # 22
-            return Hold("OUTPUT_EVIDENCE", "some declared outputs exist and some do not")
+            return SOME_EXIST
         case OutputsKind.UNSEEN:
             return Wait("a transient failure; its outputs cannot be seen yet", LATER)
         case OutputsKind.ABSENT | OutputsKind.NONE:
             pass
         case _:
             assert_never(s.outputs)
-    if s.goal.ends:
-        return EndCancelled(launched=True)
     if s.recoveries_left <= 0:  # 23
         return Fail(Klass.TRANSIENT, "INFRASTRUCTURE_RECOVERY_EXHAUSTED", fact)
     match s.check:

@@ -7,7 +7,7 @@ that is not durable in the journal, and it may die anywhere: the next one goes o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol, assert_never
 
@@ -20,9 +20,10 @@ from npa.orchestration.journal import entries as e
 from npa.orchestration.journal.chain import Appended, Journal, Lost, Unknown
 from npa.orchestration.outputs import Artifacts
 from npa.orchestration.policy import Policy
+from npa.orchestration.remedies import remedy_of
 from npa.orchestration.schedule import Scheduler, WalkLike
 from npa.orchestration.state import DriverView, Header, Lifecycle, RunState
-from npa.orchestration.supervise import Supervisor
+from npa.orchestration.supervise import Claims, Supervisor
 from npa.orchestration.tick import Tick
 
 APPEND_RETRY_SECONDS = 1.0
@@ -80,6 +81,7 @@ class World:
     engine: Engine
     artifacts: Artifacts
     clock: Clock
+    claims: Claims | None = None  # the payload fence; None: tasks hold no storage credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,18 +174,30 @@ class Driver:
         self._scheduler.advance(tick)
         outcome = self._finish_if_over(tick)
         self._heartbeat(tick)
+        began = self._world.clock.monotonic()
         committed = self._commit(tick)
         if committed is not None:
             return committed if committed.ending is not Ending.STOPPED else None
-        self._effects.carry_out(
-            tick.effects, self.state, self._supervisor.replies, self._supervisor.refusals
-        )
+        self._carry_out(tick, began)
         self._supervisor.acted(tick.effects, tick.mono)
         self._observer(Snapshot(self.state, tick.waits, tick.holds))
         if outcome is not None:
             return outcome
         self._pause(tick)
         return None
+
+    def _carry_out(self, tick: Tick, began: float) -> None:
+        """Act on a durable frame. A launch that has become late is not made: whoever reads its
+        intent waits for the window and the skew, and no longer."""
+        late = self._world.clock.monotonic() - began > self._policy.skew_seconds
+        in_time = not late or not self._world.engine.launch_window_seconds
+        self._effects.carry_out(
+            tick.effects,
+            self.state,
+            self._supervisor.replies,
+            self._supervisor.refusals,
+            launches=in_time,
+        )
 
     def _new_tick(self) -> Tick:
         stamp = self._world.journal.stamp()
@@ -232,12 +246,20 @@ class Driver:
         return Outcome(Ending.FAILED)
 
     def _hold(self, tick: Tick) -> Outcome:
-        for subject, hold in tick.holds.items():
+        jobs = {a.wave: a.name for a in self.state.live.values()}
+        holds = {
+            subject: self._with_remedy(hold, jobs[subject]) for subject, hold in tick.holds.items()
+        }
+        for subject, hold in holds.items():
             known = self.state.held.get(subject)
             if known is None or (known.code, known.reason) != (hold.code, hold.reason):
-                tick.emit(e.Held(hold.code, hold.reason, "", subject))
+                tick.emit(e.Held(hold.code, hold.reason, hold.remedy, subject))
         tick.emit(e.Released("held"))
-        return Outcome(Ending.HELD, dict(tick.holds))
+        return Outcome(Ending.HELD, holds)
+
+    def _with_remedy(self, hold: Hold, job: str) -> Hold:
+        ends = self._goal_now().ends
+        return replace(hold, remedy=remedy_of(hold.code, run=self._plan.run_id, job=job, ends=ends))
 
     def _leave(self, why: str, outcome: Outcome, *held: e.Held) -> Outcome:
         """Leave in order, if the journal can be written now; else the lease says who it was."""
@@ -264,16 +286,19 @@ class Driver:
         if not tick.entries:
             return None
         result = self._world.journal.append(tick.entries, epoch=self._epoch, at=tick.header.at)
+        doubted = False
         while True:
             match result:
                 case Appended(frame=frame):
                     self._cannot_write = ""
                     self._snapshot(frame.digest)
-                    return None
+                    # while we could not tell, another driver may have read it and taken over
+                    return self._look_at_head(now=True) if doubted else None
                 case Lost():
                     self._rebuild()
                     return self._still_ours() or Outcome(Ending.STOPPED)
                 case Unknown(cause=cause):
+                    doubted = True
                     self._cannot_write = cause.cause
                     waits = {"": f"the journal cannot be written ({cause.cause}); nothing is lost"}
                     self._observer(Snapshot(self.state, waits, {}))
@@ -292,11 +317,11 @@ class Driver:
             self._last_snapshot = self.state.n
             snapshots.write(self._world.journal.storage, self.state, digest)
 
-    def _look_at_head(self) -> Outcome | None:
-        now = self._world.clock.monotonic()
-        if now - self._last_head_poll < self._policy.head_poll_seconds:
+    def _look_at_head(self, *, now: bool = False) -> Outcome | None:
+        mono = self._world.clock.monotonic()
+        if not now and mono - self._last_head_poll < self._policy.head_poll_seconds:
             return None
-        self._last_head_poll = now
+        self._last_head_poll = mono
         try:
             frames = self._world.journal.refresh()
         except JournalCorrupt:
@@ -306,6 +331,8 @@ class Driver:
         if not frames:
             return None
         self.state.apply(frames)
+        if any(isinstance(x, (e.Reopened, e.Invalidated)) for f in frames for x in f.entries):
+            self._rebuild()  # what the walk was told before is not so any more
         return self._still_ours()
 
     def _still_ours(self) -> Outcome | None:
@@ -351,6 +378,7 @@ class Driver:
             replies=replies,
             refusals=refusals,
             clocks=clocks,
+            claims=self._world.claims,
         )
 
     # -- the lease ---------------------------------------------------------------------------------
@@ -386,8 +414,9 @@ class Driver:
         if self._seal_equal or self._goal_now() is not Goal.COMPLETE:
             return None
         hold = Hold("IDENTITY", "the sealed inputs of this run have changed")
+        hold = self._with_remedy(hold, "")
         outcome = Outcome(Ending.HELD, {"": hold})
-        return self._leave("held", outcome, e.Held(hold.code, hold.reason, ""))
+        return self._leave("held", outcome, e.Held(hold.code, hold.reason, hold.remedy))
 
 
 def _ending_of(lifecycle: Lifecycle) -> Ending:

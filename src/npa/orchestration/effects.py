@@ -19,6 +19,8 @@ from npa.orchestration.state import Attempt, RunState
 from npa.orchestration.tick import CancelEffect, Effect, LaunchEffect
 from npa.workflow.step import Step
 
+NOT_MADE = "LAUNCH_NOT_MADE"  # evidence of a launch that its own driver left out
+
 JobBuilder = Callable[[Attempt, Sequence[Step]], Job]
 
 
@@ -40,9 +42,14 @@ class Effects:
         state: RunState,
         replies: dict[str, str],
         refusals: dict[str, Evidence],
+        *,
+        launches: bool = True,
     ) -> None:
+        """`launches` false: it is too late for them, and they are known not to have been made."""
         for effect in effects:
             match effect:
+                case LaunchEffect(key=key) if not launches:
+                    refusals[key] = Evidence(NOT_MADE, "driver")
                 case LaunchEffect(key=key, steps=steps):
                     job = self._build(state.attempts[key], steps)
                     reply = self._engine.launch(job)

@@ -59,6 +59,7 @@ TABLE: Mapping[str, Klass] = {
     "HOST_REBOOTED": _T,
     "NO_SPACE": _T,
     "TOO_MANY_FILES": _T,
+    "TOO_MANY_PROCESSES": _T,
     "LAUNCH_VERIFIED_ABSENT": _T,
     "PRE_PAYLOAD_TRANSPORT": _T,
     "NODE_NOT_READY": _T,
@@ -76,6 +77,7 @@ TABLE: Mapping[str, Klass] = {
     # ended on purpose
     "CANCELLED_BY_SIGNAL": Klass.CANCELLED,
     "CANCELLED_BY_PROVIDER": Klass.CANCELLED,
+    "DECLARED_GONE": Klass.CANCELLED,
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
@@ -85,6 +85,18 @@ def _kind(records: Sequence[object], missing: Sequence[str], unseen: Sequence[st
     if not missing:
         return OutputsKind.VALID
     return OutputsKind.MIXED if records else OutputsKind.ABSENT
+
+
+def together(seen: Mapping[str, OutputsSeen]) -> OutputsKind:
+    """What the looks at all members of an attempt say together; by step path."""
+    kinds = {s.kind for s in seen.values()} - {OutputsKind.NONE}
+    if not seen:
+        return OutputsKind.NOT_LOOKED
+    if not kinds:
+        return OutputsKind.NONE
+    if OutputsKind.UNSEEN in kinds:
+        return OutputsKind.UNSEEN
+    return kinds.pop() if len(kinds) == 1 else OutputsKind.MIXED
 
 
 def _look_at_one(output: Artifact, artifacts: Artifacts) -> Observation[ObjectInfo]:

@@ -24,6 +24,7 @@ class Policy:
     skew_seconds: float = 10.0
     cancel_patience_seconds: float = 300.0
     cancel_repeat_seconds: float = 30.0
+    odd_patience_seconds: float = 600.0  # how long a view that cannot last is waited out
     head_poll_seconds: float = 1.0
     heartbeat_seconds: float = 900.0
     preflight_fresh_seconds: float = 600.0

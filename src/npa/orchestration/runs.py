@@ -15,6 +15,7 @@ from npa.orchestration import registry, snapshots
 from npa.orchestration.decide import Goal
 from npa.orchestration.driver import Driver, Identity, Outcome, Plan, Snapshot, World
 from npa.orchestration.engine import Engine
+from npa.orchestration.evidence import Klass
 from npa.orchestration.journal import entries as e
 from npa.orchestration.journal.chain import Appended, Journal, Lost, Unknown
 from npa.orchestration.prepare import Prepared, Request, is_placeholder, prepare, present
@@ -304,6 +305,43 @@ def request_cancel(run: OpenRun, reason: str, by: str) -> bool:
         if state.lifecycle.over or state.cancel is not None:
             return ()
         return (e.CancelRequested(reason, by),)
+
+    return _say(run, wanted)
+
+
+def declare_gone(run: OpenRun, job: str, *, reason: str, by: str) -> bool:
+    """A person states that nothing of the job `job` runs, or can still come to run.
+
+    Its attempt ends as cancelled (DECLARED_GONE). Only for a job that holds the run: what can be
+    observed is not a matter of statements. False if the attempt is over already.
+    Raises UsageError for an unknown job, RunError for one that does not hold the run.
+    """
+
+    def wanted(state: RunState) -> Sequence[e.Entry]:
+        attempt = next((a for a in state.attempts.values() if a.name == job), None)
+        if attempt is None:
+            raise UsageError(f"run `{run.place.run_id}` has no job `{job}`")
+        if not attempt.open:
+            return ()
+        if attempt.wave not in state.held:
+            raise RunError(
+                f"job `{job}` does not hold the run",
+                not_done="nothing was changed",
+                hint="only what holds the run can be declared gone; cancel it instead",
+                next_command=f"npa workflow cancel {run.place.run_id}",
+                code="JOB_NOT_HELD",
+            )
+        gone = e.MemberEnd(e.Result.CANCELLED, Klass.CANCELLED.value, "DECLARED_GONE")
+        return (
+            e.Vouched(attempt.key, by, reason),
+            e.Ended(
+                key=attempt.key,
+                result=e.Result.CANCELLED,
+                klass=Klass.CANCELLED.value,
+                code="DECLARED_GONE",
+                members=dict.fromkeys(attempt.members, gone),
+            ),
+        )
 
     return _say(run, wanted)
 

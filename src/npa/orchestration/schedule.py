@@ -118,6 +118,11 @@ class Scheduler:
         """Nothing is open: the walk is over, or waits for nothing that can come."""
         return not self._waves and not self._questions
 
+    @property
+    def stuck(self) -> bool:
+        """No step can open any more that is not open now."""
+        return self.idle or self.failure is not None
+
     def _register(self, ask: Ask) -> None:
         match ask:
             case Batch():
@@ -182,6 +187,8 @@ class Scheduler:
             return (
                 (Standing.FAILED, e.Cause.FIRST) if charged else (Standing.NEEDED, e.Cause.OPERATOR)
             )
+        if tick.goal.ends:  # a run that ends reuses nothing, so nothing is looked at
+            return Standing.DONE, e.Cause.FIRST
         if state.stale.get(step.path, 0) > attempt.reserved_n:
             return Standing.NEEDED, e.Cause.RERUN
         if attempt.key in self.validated:
@@ -254,7 +261,7 @@ class Scheduler:
         return key
 
     def _invalidate(self, steps: Sequence[Step], cause: e.Cause, tick: Tick) -> None:
-        """What ran after an earlier success of these steps is not reused either."""
+        """What ran, or still runs, after an earlier success of these steps is not reused either."""
         reran = {s.state for s in steps if tick.state.success_of(s.path) is not None}
         if not reran:
             return
@@ -266,7 +273,7 @@ class Scheduler:
             if path not in mine
             and path not in self.consumed
             and attempt.state_of(path) in after
-            and tick.state.success_of(path) is not None
+            and (attempt.open or tick.state.success_of(path) is not None)
             and tick.state.stale.get(path, 0) <= attempt.reserved_n
         )
         if paths:

@@ -62,6 +62,7 @@ class Attempt:
     reserved_at: float
     stage: Stage = Stage.RESERVED
     intended_at: float = 0.0
+    intended_epoch: int = 0  # the driver that meant to launch it
     window_seconds: float = 0.0
     native_id: str = ""
     source: str = ""
@@ -73,6 +74,7 @@ class Attempt:
     cancels: int = 0
     cancel_at: float = 0.0
     cancel_unverified: bool = False
+    vouched_by: str = ""  # the person who stated that nothing of it runs
     end: e.Ended | None = None
     ended_at: float = 0.0
     ended_n: int = 0
@@ -198,6 +200,8 @@ class RunState:
                 attempt.member_phases = dict(entry.members)
             case e.CancelUnverified():
                 self._open(entry.key).cancel_unverified = True
+            case e.Vouched():
+                self._open(entry.key).vouched_by = entry.by
             case e.Ended():
                 self._ended(entry, frame)
             case e.Decision():
@@ -272,6 +276,7 @@ class RunState:
                 raise JournalCorrupt(f"{attempt.name} has a second launch intent")
             attempt.stage = Stage.INTENDED
             attempt.intended_at, attempt.window_seconds = frame.at, entry.window_seconds
+            attempt.intended_epoch = frame.epoch
             return
         if attempt.stage is not Stage.LAUNCHED or entry.native_id != attempt.native_id:
             raise JournalCorrupt(f"a cancel of {attempt.name} names an ID that is not its own")

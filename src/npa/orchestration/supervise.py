@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from npa.observation import Absent, Found, Observation
 from npa.orchestration import decide as d
+from npa.orchestration.effects import NOT_MADE
 from npa.orchestration.engine import (
     Engine,
     Evidence,
@@ -23,25 +24,46 @@ from npa.orchestration.engine import (
 )
 from npa.orchestration.evidence import Klass, klass_of, strongest
 from npa.orchestration.journal import entries as e
-from npa.orchestration.outputs import OutputsSeen, look_at_outputs
+from npa.orchestration.outputs import OutputsSeen, look_at_outputs, together
 from npa.orchestration.policy import Policy
 from npa.orchestration.schedule import Scheduler
-from npa.orchestration.state import Attempt, Stage
+from npa.orchestration.state import Attempt, Stage, Wave
 from npa.orchestration.tick import CancelEffect, Effect, LaunchEffect, Tick
-from npa.workflow.step import Step
+from npa.workflow.step import Command, Step
 
-NOT_LOOKED = OutputsSeen(d.OutputsKind.NOT_LOOKED)
 ROUNDS_MAX = 8  # looks that one decision may ask for in one tick; more would be a loop
 
 
 @dataclass(slots=True)
 class Clocks:
-    """What one driver remembers of an attempt's times, on its own monotonic clock."""
+    """What one driver remembers of an attempt's times, on its own monotonic clock.
+
+    `watched` is since when it has known the open intent; `odd` what cannot last, and since when.
+    """
 
     intent: float | None = None
+    watched: float | None = None
+    odd: tuple[str, float] = ("", 0.0)
     first_cancel: float | None = None
     cancels: int = 0
     due: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How an attempt ends."""
+
+    result: e.Result
+    klass: str = ""
+    code: str = ""
+
+
+class Claims(Protocol):
+    """The payload fence, from the driver's side (`npa.orchestration.claims`)."""
+
+    def take(self, key: str) -> d.Fence:
+        """Take the claim of one attempt, if nobody has it: SEALED, TAKEN or UNSEEN."""
+        ...
 
 
 @dataclass(slots=True)
@@ -56,6 +78,9 @@ class Supervisor:
     refusals: dict[str, Evidence] = field(default_factory=dict)
     clocks: dict[str, Clocks] = field(default_factory=dict)
     statuses: dict[str, JobStatus] = field(default_factory=dict)  # for views, by attempt key
+    claims: Claims | None = None
+    sealed: dict[str, d.Fence] = field(default_factory=dict)  # what came of taking claims
+    checked: tuple[bool, float] | None = None  # this driver's own preflight: passed, when (mono)
 
     def attend(self, tick: Tick) -> None:
         """One pass over all open attempts."""
@@ -75,7 +100,7 @@ class Supervisor:
             clocks = self.clocks.setdefault(effect.key, Clocks())
             match effect:
                 case LaunchEffect():
-                    clocks.intent = mono
+                    clocks.intent = clocks.watched = mono
                 case CancelEffect():
                     clocks.cancels += 1
                     clocks.first_cancel = (
@@ -95,33 +120,49 @@ class Supervisor:
             observation = seen[attempt.name]
         if isinstance(observation, Found):
             self.statuses[attempt.key] = observation.value
-        refusal = self.refusals.get(attempt.key)
-        if refusal is not None and attempt.stage is Stage.INTENDED:
-            self._refused(attempt, refusal, tick)
-            return
+        if attempt.stage is Stage.INTENDED:
+            refusal = self.refusals.get(attempt.key)
+            if refusal is not None:
+                self._refused(attempt, refusal, tick)
+                return
+            if attempt.key in self.replies:  # what the provider said is durable before it is used
+                native_id = self.replies[attempt.key]
+                tick.emit(e.Outcome(attempt.key, native_id, "launch reply"))
         steps = self._steps(attempt)
+        if steps is None and tick.goal.ends:
+            steps = _stand_ins(attempt)
         if steps is None:
-            hold = d.Hold("ORPHAN", f"`{attempt.name}` belongs to no step of this workflow")
-            tick.holds[attempt.wave] = hold
+            self._unplaced(attempt, tick)
             return
-        outputs = NOT_LOOKED
+        outputs: dict[str, OutputsSeen] = {}
+        if self.sealed.get(attempt.key) is d.Fence.UNSEEN:
+            del self.sealed[attempt.key]  # tried again at each look
         for _ in range(ROUNDS_MAX):
-            step = d.decide(self._situation(attempt, observation, outputs.kind, tick))
+            step = d.decide(self._situation(attempt, observation, together(outputs), tick))
             match step:
                 case d.LookAtOutputs():
-                    outputs = look_at_outputs(
-                        [o for s in steps for o in s.outputs], self.scheduler.artifacts
-                    )
+                    artifacts = self.scheduler.artifacts
+                    outputs = {s.path: look_at_outputs(s.outputs, artifacts) for s in steps}
+                case d.Seal():
+                    self._seal(attempt)
                 case d.RunPreflight():
                     found = [f for f in self.engine.preflight(steps) if f.blocking]
+                    self.checked = (not found, tick.mono)
                     tick.emit(e.Preflight(not found, tuple(f.code for f in found)))
                 case d.Adopt(native_id=native_id, source=source):
-                    adopted = attempt.key not in self.replies
-                    tick.emit(e.Outcome(attempt.key, native_id, source, adopted))
+                    tick.emit(e.Outcome(attempt.key, native_id, source, adopted=True))
                 case _:
-                    self._take(step, attempt, steps, observation, tick)
+                    self._take(step, attempt, steps, observation, outputs, tick)
                     return
         raise AssertionError(f"decide does not settle on a step for {attempt.name}")
+
+    def _unplaced(self, attempt: Attempt, tick: Tick) -> None:
+        """No step is known for an attempt: the walk has not come that far, or never will."""
+        if self.scheduler.stuck:
+            reason = f"`{attempt.name}` belongs to no step of this workflow"
+            tick.holds[attempt.wave] = d.Hold("ORPHAN", reason)
+        else:
+            tick.wait(attempt.wave, "what comes before it is not established yet", d.LATER)
 
     def _steps(self, attempt: Attempt) -> tuple[Step, ...] | None:
         known = [self.scheduler.steps.get(path) for path in attempt.members]
@@ -158,13 +199,39 @@ class Supervisor:
             recoveries_left=self.policy.recoveries
             - tick.state.charged(wave, Klass.TRANSIENT.value),
             check=self._check(tick),
+            watched=tick.mono - clocks.watched if clocks.watched is not None else 0.0,
+            since_odd=self._since_odd(attempt, observation, tick),
+            odd_patience=self.policy.odd_patience_seconds,
+            outputs_own=_outputs_own(attempt, wave),
+            fence=self._fence(attempt),
         )
+
+    def _since_odd(
+        self, attempt: Attempt, observation: Observation[JobStatus], tick: Tick
+    ) -> float:
+        """How long this view has been one that cannot last. Not seeing changes nothing of it."""
+        clocks = self.clocks[attempt.key]
+        if isinstance(observation, (Found, Absent)):
+            odd = _oddity(attempt, observation)
+            if odd != clocks.odd[0]:
+                clocks.odd = (odd, tick.mono)
+        return tick.mono - clocks.odd[1] if clocks.odd[0] else 0.0
+
+    def _fence(self, attempt: Attempt) -> d.Fence:
+        if self.claims is None:
+            return d.Fence.OFF
+        return self.sealed.get(attempt.key, d.Fence.NOT_TRIED)
+
+    def _seal(self, attempt: Attempt) -> None:
+        assert self.claims is not None  # noqa: S101 - decide asks for it only then
+        self.sealed[attempt.key] = self.claims.take(attempt.key)
 
     def _clocks(self, attempt: Attempt, tick: Tick) -> Clocks:
         clocks = self.clocks.setdefault(attempt.key, Clocks())
         if clocks.intent is None and attempt.stage is not Stage.RESERVED:
             # an earlier driver's intent: its age by the wall clock, never less than nothing
             clocks.intent = tick.mono - max(0.0, tick.wall - attempt.intended_at)
+            clocks.watched = tick.mono
         return clocks
 
     def _deadline(self, attempt: Attempt) -> float:
@@ -173,10 +240,15 @@ class Supervisor:
         return max(own) if own else self.policy.max_wait_seconds
 
     def _check(self, tick: Tick) -> d.Check:
-        known = tick.state.preflight
-        if known is None or tick.wall - known[1] > self.policy.preflight_fresh_seconds:
+        """This driver's own preflight. An earlier driver's says nothing of now, and a failed one
+        is made again after a while: what it found may have been put right."""
+        if self.checked is None:
             return d.Check.STALE
-        return d.Check.PASSED if known[0] else d.Check.FAILED
+        passed, at = self.checked
+        fresh = self.policy.preflight_fresh_seconds if passed else d.LATER
+        if tick.mono - at > fresh:
+            return d.Check.STALE
+        return d.Check.PASSED if passed else d.Check.FAILED
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -186,6 +258,7 @@ class Supervisor:
         attempt: Attempt,
         steps: Sequence[Step],
         observation: Observation[JobStatus],
+        outputs: Mapping[str, OutputsSeen],
         tick: Tick,
     ) -> None:
         status = observation.value if isinstance(observation, Found) else None
@@ -196,13 +269,14 @@ class Supervisor:
                 tick.emit(e.Intent(attempt.key, e.Verb.CANCEL, native_id=exact.native_id, why=why))
                 tick.effects.append(CancelEffect(attempt.key, exact))
             case d.Succeed():
-                self._end(attempt, steps, status, e.Result.SUCCEEDED, "", "", tick)
+                how = _How(e.Result.SUCCEEDED)
+                self._end(attempt, steps, status, how, outputs, tick)
             case d.Fail(klass=klass, code=code):
-                self._end(attempt, steps, status, e.Result.FAILED, klass.value, code, tick)
+                how = _How(e.Result.FAILED, klass.value, code)
+                self._end(attempt, steps, status, how, outputs, tick)
             case d.EndCancelled():
-                self._end(
-                    attempt, steps, status, e.Result.CANCELLED, Klass.CANCELLED.value, "", tick
-                )
+                how = _How(e.Result.CANCELLED, Klass.CANCELLED.value)
+                self._end(attempt, steps, status, how, outputs, tick)
             case d.EndRefused(code=code):
                 self._refused(attempt, Evidence(code, "provider"), tick)
             case d.Wait(reason=reason, seconds=seconds):
@@ -215,7 +289,7 @@ class Supervisor:
                 tick.holds[attempt.wave] = step
             case d.Superseded():
                 raise AssertionError("a superseded driver does not attend")
-            case d.LookAtOutputs() | d.RunPreflight() | d.Adopt():
+            case d.LookAtOutputs() | d.Seal() | d.RunPreflight() | d.Adopt():
                 raise AssertionError("handled in the round")
             case _:
                 assert_never(step)
@@ -262,27 +336,35 @@ class Supervisor:
     # -- ends --------------------------------------------------------------------------------------
 
     def _refused(self, attempt: Attempt, evidence: Evidence, tick: Tick) -> None:
+        """Nothing was launched. What its driver left out, or may have died over, costs nothing:
+        the number of such ends is bounded by that of drivers and of outages of the store."""
         klass = klass_of(evidence.code)
-        members = {
-            p: e.MemberEnd(e.Result.REFUSED, klass.value, evidence.code) for p in attempt.members
-        }
-        tick.emit(e.Ended(attempt.key, e.Result.REFUSED, klass.value, evidence.code, members))
-        self._after(attempt, klass, exhausted=False, tick=tick)
+        free = evidence.code == NOT_MADE or (
+            evidence.code == "LAUNCH_VERIFIED_ABSENT"
+            and attempt.intended_epoch != tick.header.epoch
+        )
+        word = "" if free else klass.value
+        members = {p: e.MemberEnd(e.Result.REFUSED, word, evidence.code) for p in attempt.members}
+        tick.emit(e.Ended(attempt.key, e.Result.REFUSED, word, evidence.code, members))
+        if not free:
+            self._after(attempt, klass, exhausted=False, tick=tick)
+        elif not tick.goal.ends:
+            self._again(attempt, attempt.members, attempt.cause, tick)
 
     def _end(
         self,
         attempt: Attempt,
         steps: Sequence[Step],
         status: JobStatus | None,
-        result: e.Result,
-        klass: str,
-        code: str,
+        how: _How,
+        outputs: Mapping[str, OutputsSeen],
         tick: Tick,
     ) -> None:
+        """Write an attempt's end, with the very look at its outputs that was decided on."""
         ends: dict[str, e.MemberEnd] = {}
         said = {m.path: m for m in status.members} if status is not None else {}
         for step in steps:
-            end = self._member_end(step, said.get(step.path), result, klass, code)
+            end = self._member_end(step, said.get(step.path), how, outputs.get(step.path))
             if end is None:
                 tick.wait(attempt.wave, "its declared outputs cannot be seen yet", d.LATER)
                 return
@@ -290,9 +372,9 @@ class Supervisor:
         tick.emit(
             e.Ended(
                 key=attempt.key,
-                result=result,
-                klass=klass,
-                code=code,
+                result=how.result,
+                klass=how.klass,
+                code=how.code,
                 members=ends,
                 provider=status.phase.value if status is not None else "absent",
                 first_failed=_first_failed(status, ends),
@@ -303,26 +385,25 @@ class Supervisor:
         self.clocks.pop(attempt.key, None)
         self.replies.pop(attempt.key, None)
         self.statuses.pop(attempt.key, None)
-        if result is e.Result.FAILED:
-            exhausted = code == "INFRASTRUCTURE_RECOVERY_EXHAUSTED"
-            self._after(attempt, Klass(klass), exhausted=exhausted, tick=tick)
+        if how.result is e.Result.FAILED:
+            exhausted = how.code == "INFRASTRUCTURE_RECOVERY_EXHAUSTED"
+            self._after(attempt, Klass(how.klass), exhausted=exhausted, tick=tick)
 
     def _member_end(
         self,
         step: Step,
         said: MemberStatus | None,
-        result: e.Result,
-        klass: str,
-        code: str,
+        how: _How,
+        seen: OutputsSeen | None,
     ) -> e.MemberEnd | None:
         """How one member ended; None when its outputs must be seen first and cannot be now."""
         started = said.started_at if said is not None else None
         ended = said.ended_at if said is not None else None
-        succeeded = result is e.Result.SUCCEEDED or (
+        succeeded = how.result is e.Result.SUCCEEDED or (
             said is not None and said.phase is Phase.SUCCEEDED
         )
         if succeeded:
-            seen = look_at_outputs(step.outputs, self.scheduler.artifacts)
+            seen = seen or look_at_outputs(step.outputs, self.scheduler.artifacts)
             match seen.kind:
                 case d.OutputsKind.VALID | d.OutputsKind.NONE:
                     return e.MemberEnd(
@@ -346,11 +427,11 @@ class Supervisor:
                     assert_never(seen.kind)
         facts = said.evidence if said is not None else ()
         own, fact = strongest(facts)
-        explained = fact is not None and result is e.Result.FAILED and not _ours(code)
+        explained = fact is not None and how.result is e.Result.FAILED and not _ours(how.code)
         return e.MemberEnd(
-            result=result,
-            klass=own.value if explained else klass,
-            code=fact.code if explained and fact is not None else code,
+            result=how.result,
+            klass=own.value if explained else how.klass,
+            code=fact.code if explained and fact is not None else how.code,
             exit_code=fact.exit_code if fact is not None else None,
             signal=fact.signal if fact is not None else None,
             rank=fact.rank if fact is not None else None,
@@ -390,11 +471,52 @@ class Supervisor:
                 cause = e.Cause.RECOVERY
             case _:
                 assert_never(verdict)
-        self.scheduler.reserve(wave.key, attempt.label, steps, cause, attempt.key, tick)
+        self._again(attempt, again, cause, tick)
+
+    def _again(self, attempt: Attempt, paths: Sequence[str], cause: e.Cause, tick: Tick) -> None:
+        """Reserve the successor of an attempt that has just ended."""
+        steps = [self.scheduler.steps[p] for p in paths]
+        self.scheduler.reserve(attempt.wave, attempt.label, steps, cause, attempt.key, tick)
         tick.look_again = 0.0
 
     def _retries(self, step: Step) -> int:
         return step.retry.payload if step.retry is not None else self.policy.retries
+
+
+def _stand_ins(attempt: Attempt) -> tuple[Step, ...]:
+    """Enough of its steps to end an attempt by its exact ID, when nothing of it will be reused."""
+    return tuple(Step(path, attempt.state_of(path), Command()) for path in attempt.members)
+
+
+def _oddity(attempt: Attempt, observation: Observation[JobStatus]) -> str:
+    """Names a view of a launched job that cannot last; "" for one that can."""
+    if attempt.stage is not Stage.LAUNCHED:
+        return ""
+    if isinstance(observation, Absent):
+        return "absent"
+    if not isinstance(observation, Found):
+        return ""
+    status = observation.value
+    if status.phase is Phase.UNKNOWN:
+        return "unknown"
+    return "unsettled" if status.phase.terminal and not status.settled else ""
+
+
+def _outputs_own(attempt: Attempt, wave: Wave) -> bool:
+    """Can what lies at the declared places only be this attempt's own work?
+
+    An earlier attempt that ran and ended otherwise than by a transient (whose outputs were seen to
+    be absent after its end) may have left something there.
+    """
+    mine = set(attempt.members)
+    return not any(
+        a.end is not None
+        and a.end.result is not e.Result.REFUSED
+        and a.end.klass != Klass.TRANSIENT.value
+        and mine & set(a.members)
+        for a in wave.attempts
+        if a is not attempt
+    )
 
 
 def _ours(code: str) -> bool:

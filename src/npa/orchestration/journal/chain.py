@@ -109,7 +109,8 @@ class Journal:
     def refresh(self) -> tuple[Frame, ...]:
         """New frames since the head, cheaply: one look when there is nothing new.
 
-        Raises as `read`.
+        What was found before a look failed is handed over, never dropped: the head has moved past
+        it. Raises as `read` when nothing could be read.
         """
         found: list[Frame] = []
         while True:
@@ -119,6 +120,8 @@ class Journal:
                 case Absent():
                     return tuple(found)
                 case Unavailable() as cause:
+                    if found:
+                        return tuple(found)
                     raise _cannot_look(cause)
                 case Ambiguous() as odd:
                     raise JournalCorrupt(f"reading the journal answered {odd!r}")

@@ -24,6 +24,7 @@ KINDS: Mapping[str, type[Any]] = {
     "outcome": e.Outcome,
     "observed": e.Observed,
     "cancel_unverified": e.CancelUnverified,
+    "vouched": e.Vouched,
     "ended": e.Ended,
     "decision": e.Decision,
     "expansion": e.Expansion,

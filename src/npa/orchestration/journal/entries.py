@@ -112,6 +112,15 @@ class CancelUnverified:
 
 
 @dataclass(frozen=True, slots=True)
+class Vouched:
+    """A person states that nothing of an attempt's job runs, or can still come to run."""
+
+    key: str
+    by: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class MemberEnd:
     """How one member of an attempt ended. `outputs`: (uri, size in bytes, etag) as validated."""
 
@@ -259,6 +268,7 @@ Entry = (
     | Outcome
     | Observed
     | CancelUnverified
+    | Vouched
     | Ended
     | Decision
     | Expansion
