@@ -57,6 +57,7 @@ def marks_of(items: Iterable[pytest.Item]) -> dict[str, list[str]]:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "req(id, ...): the requirements that this test proves")
     config.addinivalue_line("markers", "e2e: end to end, slower; run by .ci/run after the others")
+    config.addinivalue_line("markers", "exhaustive: whole enumerations; run by .ci/run as well")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
