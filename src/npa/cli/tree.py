@@ -60,6 +60,7 @@ npa = LazyGroup(
         ),
         "workflow": Lazy("npa.cli.tree:workflow", "short for `npa workbench workflow`"),
         "artifact": Lazy("npa.cli.artifact:artifact", "read and write artifacts by URI"),
+        "skypilot": Lazy("npa.cli.skypilot:skypilot", "SkyPilot's own environment"),
         "completion": Lazy("npa.cli.shell:completion", "print the completion script of a shell"),
         "exit-codes": Lazy("npa.cli.shell:exit_codes", "list every exit code and what it means"),
     },

@@ -42,7 +42,8 @@ def bed() -> Mapping[str, Any]:
 @pytest.fixture(scope="session")
 def make_spec(bed: Mapping[str, Any]) -> Callable[[Path], SessionSpec]:
     def make(root: Path) -> SessionSpec:
-        root.mkdir(mode=0o700, parents=True)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        root.chmod(0o700)
         catalog = root / "home/.sky/catalogs/v8/common"
         catalog.mkdir(parents=True)
         for table in Path(bed["catalog"]).glob("*.csv"):

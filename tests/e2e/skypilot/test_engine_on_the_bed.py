@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +16,12 @@ from e2e.skypilot.conftest import World, task_document
 from npa.observation import Absent, Found, Unavailable
 from npa.orchestration.engine import CancelRequested, JobRef, Launched, Phase
 from npa.orchestration.skypilot import record
+from npa.orchestration.skypilot.checks import check
 from npa.orchestration.skypilot.launches import Reached
 from npa.orchestration.skypilot.session import Session
 from npa.orchestration.skypilot.spec import SessionSpec
+from npa.orchestration.skypilot.validation import Phase as ScopePhase
+from npa.orchestration.skypilot.validation import read_current
 
 pytestmark = pytest.mark.e2e
 
@@ -57,6 +62,7 @@ def test_jobs_of_every_kind_end_as_they_should(world: World) -> None:
     done = world.until(good, ended)
     assert done.phase is Phase.SUCCEEDED
     assert [member.path for member in done.members] == ["only"]
+    assert done.members[0].started_at is not None
 
     failed = world.until(bad, ended)
     assert failed.phase is Phase.FAILED
@@ -84,8 +90,6 @@ def test_a_bridge_killed_right_after_the_post_loses_no_job(world: World) -> None
             time.sleep(0.005)
         killed.append(bridge.pid)
         os.kill(bridge.pid, signal.SIGKILL)
-
-    import threading
 
     killer = threading.Thread(target=kill_after_post)
     killer.start()
@@ -142,3 +146,16 @@ def test_two_sessions_live_side_by_side(
     finally:
         assert other.stop() is True
     assert world.engine.session.prove().process == mine.process
+
+
+@pytest.mark.req("A-05")
+def test_a_check_only_session_sees_the_cluster_and_its_gpus(
+    make_spec: Callable[[Path], SessionSpec], tmp_path: Path, bed: Mapping[str, Any]
+) -> None:
+    found = check(tmp_path / "scope", make_spec, bed["infra"], gpus=True)
+    assert found.has(bed["infra"])
+    (h100,) = [gpus for gpus in found.gpus if gpus.product == "H100"]
+    assert h100.total == bed["nodes"] * bed["gpus_per_node"]
+    current = read_current(tmp_path / "scope")
+    assert current is not None
+    assert current.phase is ScopePhase.COMPLETE

@@ -175,7 +175,7 @@ def test_the_environment_in_use_by_a_process_is_not_removed(
     monkeypatch.setattr(environment, "_users_of", lambda _: [4711])
     with pytest.raises(EngineError, match="process 4711") as caught:
         environment.uninstall(path)
-    assert caught.value.next_command
+    assert caught.value.hint
     make(path, fresh=True)
     assert old.folder.exists()
 

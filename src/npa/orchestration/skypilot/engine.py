@@ -132,7 +132,7 @@ class SkyPilotEngine:
         return (Finding("SKYPILOT_CHECK", "", said, remedy, blocking=True),)
 
     def _not_enabled(self, value: Mapping[str, object]) -> tuple[Finding, ...]:
-        names = _cloud_names(value.get("enabled"))
+        names = cloud_names(value.get("enabled"))
         wanted = {infra.partition("/")[0].lower() for infra in self.infra}
         wanted = {"kubernetes" if name == "k8s" else name for name in wanted}
         return tuple(
@@ -374,7 +374,7 @@ class SkyPilotEngine:
         return self.bridge.call(op, seconds, **fields)
 
 
-def _cloud_names(enabled: object) -> set[str]:
+def cloud_names(enabled: object) -> set[str]:
     """Names in SkyPilot's answer to a check: workspace -> cloud -> capabilities."""
     workspaces = enabled.values() if isinstance(enabled, dict) else ()
     return {str(cloud).lower() for clouds in workspaces for cloud in clouds}

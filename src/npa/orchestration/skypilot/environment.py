@@ -123,8 +123,7 @@ def uninstall(path: Path) -> bool:
             raise EngineError(
                 f"process {users[0]} still runs from {path}",
                 not_done="nothing was removed",
-                hint="stop the runs' API servers first",
-                next_command="npa skypilot sessions",
+                hint="finish or cancel the runs that use it: their API servers run from there",
                 code="SKYPILOT_IN_USE",
             )
         # `current` goes first: from then on nothing half removed can be mistaken for a whole one.
