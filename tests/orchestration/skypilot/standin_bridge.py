@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-world_path = Path(sys.argv[1])
+world_path = Path(sys.argv[-1])
 out_lock = threading.Lock()
 
 
