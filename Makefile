@@ -9,16 +9,22 @@ WORKERS ?= auto
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint chaos format requirements lock bench clean
+.PHONY: help demo test e2e-local e2e-skypilot lint chaos format requirements lock bench clean
 
 help: ## list the commands
-	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
 
 demo: $(VENV)/.demo ## set up, then run the digits pipeline on this machine
 	@$(BIN)/npa workbench workflow submit examples/digits/pipeline.yaml --engine local
 
 test: lint ## set up, then format check, lint, types, layers and all tests but the end-to-end ones
 	@$(RUN_PYTEST) -n $(WORKERS) -m "not e2e"
+
+e2e-local: $(VENV)/.bdd100k ## run the bdd100k pipeline on this machine, and check what it measured
+	@$(RUN_PYTEST) tests/e2e/test_bdd100k.py -m e2e
+
+e2e-skypilot: $(VENV)/.dev ## a real SkyPilot on a real Slurm of four fake nodes here (Debian, root), 10 minutes
+	@scripts/e2e-skypilot.sh
 
 lint: $(VENV)/.dev ## format check, lint, types and layers
 	@$(BIN)/ruff format --check --quiet .
@@ -36,7 +42,7 @@ format: $(VENV)/.dev ## format and sort imports
 requirements: $(VENV)/.dev ## each requirement's ID with the tests that prove it
 	@$(BIN)/python scripts/requirements.py
 
-lock: $(VENV)/.dev ## resolve the dependencies again and write the three locks
+lock: $(VENV)/.dev ## resolve the dependencies again and write the locks
 	@scripts/lock.sh
 
 bench: $(VENV)/.dev ## what the engine costs beside its floors (`benchmarks/README.md`: with peers)
@@ -45,7 +51,7 @@ bench: $(VENV)/.dev ## what the engine costs beside its floors (`benchmarks/READ
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
-# One environment, three sets: each lock holds the ones before it, so a larger set only adds.
+# One environment, several sets: each lock holds the ones before it, so a larger set only adds.
 $(VENV)/.demo: requirements-demo.lock pyproject.toml scripts/setup.sh
 	@scripts/setup.sh requirements-demo.lock
 	@touch $@
@@ -53,3 +59,7 @@ $(VENV)/.demo: requirements-demo.lock pyproject.toml scripts/setup.sh
 $(VENV)/.dev: requirements-dev.lock pyproject.toml scripts/setup.sh
 	@scripts/setup.sh requirements-dev.lock
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.bdd100k: requirements-bdd100k.lock pyproject.toml scripts/setup.sh
+	@scripts/setup.sh requirements-bdd100k.lock
+	@touch $@ $(VENV)/.dev $(VENV)/.demo

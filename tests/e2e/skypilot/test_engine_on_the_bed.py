@@ -14,10 +14,11 @@ import pytest
 
 from e2e.skypilot.conftest import World, task_document
 from npa.observation import Absent, Found, Unavailable
-from npa.orchestration.engine import CancelRequested, JobRef, Launched, Phase
+from npa.orchestration.engine import CancelRequested, Job, JobRef, Launched, Phase
 from npa.orchestration.skypilot import record
 from npa.orchestration.skypilot.checks import check
 from npa.orchestration.skypilot.launches import Reached
+from npa.orchestration.skypilot.log_reader import SkyPilotLogs
 from npa.orchestration.skypilot.session import Session
 from npa.orchestration.skypilot.spec import SessionSpec
 from npa.orchestration.skypilot.validation import Phase as ScopePhase
@@ -28,6 +29,23 @@ pytestmark = pytest.mark.e2e
 
 def ended(status: object) -> bool:
     return bool(status.settled)  # type: ignore[attr-defined]
+
+
+def whole_log(world: World, job: Job, native_id: str) -> bytes:
+    folder = world.spec.root / "logs"
+    logs = SkyPilotLogs(world.engine.bridge, world.engine.launches, folder, time.time)
+    ref = world.ref(job, native_id)
+    streams = logs.streams(ref)
+    assert isinstance(streams, Found)
+    text, deadline = b"", time.monotonic() + 120
+    while time.monotonic() < deadline:
+        chunk = logs.read(ref, streams.value[0], len(text))
+        assert isinstance(chunk, Found), chunk
+        text += chunk.value.data
+        if chunk.value.ended:
+            return text
+        world.engine.wait(0.5)
+    raise AssertionError(text)
 
 
 @pytest.mark.req("D-02")
@@ -63,6 +81,9 @@ def test_jobs_of_every_kind_end_as_they_should(world: World) -> None:
     assert done.phase is Phase.SUCCEEDED
     assert [member.path for member in done.members] == ["only"]
     assert done.members[0].started_at is not None
+
+    text = whole_log(world, good, done.exact.native_id)
+    assert b"hello sky-managed-" in text
 
     failed = world.until(bad, ended)
     assert failed.phase is Phase.FAILED

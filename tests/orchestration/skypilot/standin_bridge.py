@@ -168,7 +168,7 @@ def request_status(request: dict[str, Any]) -> dict[str, Any]:
 
 
 OPS = {
-    "hello": lambda _: {"version": "0.12.2"},
+    "hello": lambda _: {"version": fault("version") or "0.12.2"},
     "queue": queue,
     "cancel": cancel,
     "request": request_status,

@@ -440,6 +440,13 @@ def test_preflight_names_a_cloud_that_is_not_enabled(world: World) -> None:
     assert "kubernetes" in finding.message
 
 
+def test_preflight_refuses_another_skypilot(world: World) -> None:
+    world.fault(version="0.14.1")
+    (finding,) = world.engine.preflight(())
+    assert finding.code == "SKYPILOT_VERSION"
+    assert finding.blocking
+
+
 def test_the_trace_of_a_good_launch_ends_with_its_id(world: World) -> None:
     world.engine.launch(job())
     trace = world.engine.launches.trace(KEY)

@@ -134,6 +134,28 @@ class Rows:
         os.close(self._handle)
 
 
+class Follower:
+    """One log that is copied into a file, in a thread that nobody waits for."""
+
+    def __init__(self, path: str, job_id: int, task: Any) -> None:
+        self.failed = False
+        self._what = (path, job_id, task)
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        from sky import jobs
+
+        path, job_id, task = self._what
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(path, flags, 0o600), "w", buffering=1, newline="") as sink:
+                jobs.tail_logs(job_id=job_id, follow=True, task=task, output_stream=sink)
+        except BaseException as error:
+            self.failed = True
+            print(f"log of job {job_id}: {type(error).__name__}", file=sys.stderr)  # noqa: T201
+
+
 class Bridge:
     """Answers requests, each in a thread of its own."""
 
@@ -142,7 +164,7 @@ class Bridge:
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(max_workers=16)
         self._launches: set[Any] = set()
-        self._followed: dict[str, Any] = {}
+        self._followed: dict[str, Follower] = {}
 
     def run(self, lines: Any) -> None:
         for line in lines:
@@ -317,21 +339,12 @@ class Bridge:
     def op_follow(self, request: dict[str, Any], _emit: Any) -> dict[str, Any]:
         """Copy a task's log into a file for as long as it is written. Says whether it has ended."""
         path = str(request["path"])
-        known = self._followed.get(path)
-        if known is None or (known.done() and request.get("again")):
-            job, task = int(request["job_id"]), request.get("task")
-            known = self._pool.submit(self._follow, path, job, task)
-            self._followed[path] = known
-        failed = known.done() and known.exception() is not None
-        return {"ended": known.done(), "failed": failed}
-
-    @staticmethod
-    def _follow(path: str, job_id: int, task: Any) -> None:
-        from sky import jobs
-
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(path, flags, 0o600), "w", buffering=1, newline="") as sink:
-            jobs.tail_logs(job_id=job_id, follow=True, task=task, output_stream=sink)
+        with self._lock:
+            known = self._followed.get(path)
+            if known is None or (known.failed and not known.thread.is_alive()):
+                known = Follower(path, int(request["job_id"]), request.get("task"))
+                self._followed[path] = known
+        return {"ended": not known.thread.is_alive(), "failed": known.failed}
 
     def op_check(self, request: dict[str, Any], _emit: Any) -> dict[str, Any]:
         """Which infrastructures are usable: workspace -> cloud -> capabilities."""

@@ -31,6 +31,7 @@ from npa.orchestration.engine import (
     RoomKind,
 )
 from npa.orchestration.skypilot.client import Answer, BridgeClient, Broken, Refused, Reply
+from npa.orchestration.skypilot.installer import VERSION
 from npa.orchestration.skypilot.jobqueue import CALL_SECONDS_MAX, Clock, Queue
 from npa.orchestration.skypilot.launches import Launches, Reached, Trace
 from npa.orchestration.skypilot.ownership import Owned
@@ -115,9 +116,13 @@ class SkyPilotEngine:
     def preflight(self, steps: Sequence[Step]) -> tuple[Finding, ...]:  # noqa: ARG002
         """Start the session and see that what the tasks ask for is enabled."""
         try:
-            self.session.start()
+            self._use(self.session.start())
         except EngineError as error:
             return (Finding(error.code, "", error.message, error.hint, blocking=True),)
+        hello = self._call("hello", 60.0)
+        if isinstance(hello, Answer) and hello.value.get("version") != VERSION:
+            said = f"the bridge runs SkyPilot {hello.value.get('version')}, not {VERSION}"
+            return (Finding("SKYPILOT_VERSION", "", said, "`npa skypilot bootstrap`", True),)
         reply = self._call("check", 240.0, infra=list(self.infra))
         match reply:
             case Answer(value=value):
