@@ -41,20 +41,24 @@ def chain(_more: Mapping[str, object] | None = None, **shells: str) -> str:
         }
         for name, after in zip(names, [*names[1:], ""], strict=True)
     }
-    return _spec(names[0], states)
+    return spec(names[0], states)
 
 
-def group(members: Mapping[str, str], end: str = TRACE, **options: object) -> str:
-    """A parallel group `all` of steps, joined by the last state `end`."""
+def group(members: Mapping[str, str], end: str = TRACE, cpus: float = 0.0) -> str:
+    """A parallel group `all` of steps, each asking for `cpus`, joined by the last state `end`."""
+    tiny = {"resources": "tiny"} if cpus else {}
     states = {
-        "all": {"parallel": list(members), "next": "end", **options},
-        **{name: {"run": {"shell": shell}} for name, shell in members.items()},
+        "all": {"parallel": list(members), "next": "end"},
+        **{name: {"run": {"shell": shell}, **tiny} for name, shell in members.items()},
         "end": {"run": {"shell": end}, "terminal": True},
     }
-    return _spec("all", states)
+    text = spec("all", states)
+    profile = f"resources: {{tiny: {{cpus: {cpus}}}}}\ninitial:"
+    return text.replace("initial:", profile, 1) if cpus else text
 
 
-def _spec(initial: str, states: Mapping[str, object]) -> str:
+def spec(initial: str, states: Mapping[str, object]) -> str:
+    """A whole file; JSON is YAML."""
     return f"{HEAD}initial: {initial}\nstates: {json.dumps(states)}\n"
 
 

@@ -135,10 +135,7 @@ def test_a_detached_run_is_cancelled_with_all_that_it_holds(machine: Machine) ->
 @pytest.mark.req("F-03")
 def test_a_group_of_many_is_cancelled_together(machine: Machine) -> None:
     """One wish, and every member is asked in the same tick."""
-    members = {f"m{number}": FOREVER for number in range(20)}
-    text = group(members).replace("initial:", "resources: {tiny: {cpus: 0.01}}\ninitial:")
-    text = text.replace('"run":', '"resources": "tiny", "run":')
-    driver = machine.submit(text)
+    driver = machine.submit(group({f"m{n}": FOREVER for n in range(20)}, cpus=0.01))
     machine.until(lambda: len(machine.traces()) == 20, "all members to run")
     assert machine.npa("workflow", "cancel", "r1").code == 0
     assert machine.said(driver).code == 1

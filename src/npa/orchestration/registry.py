@@ -7,6 +7,7 @@ never the truth: what a run is stands in its journal.
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 import time
@@ -64,18 +65,31 @@ def note_run(home: Home, place: RunPlace) -> None:
         "workflow": place.workflow,
         "created_at": place.created_at,
     }
+    spare = folder / f"{place.run_id}.{os.getpid()}"
     try:
-        with path.open("x", encoding="utf-8") as file:
-            path.chmod(0o600)
-            json.dump(body, file)
+        spare.touch(mode=0o600)
+        spare.write_text(json.dumps(body), encoding="utf-8")
+        known = _put_up(spare, path)
+    finally:
+        spare.unlink(missing_ok=True)
+    if known is not None and known.run_uri != place.run_uri:
+        raise UsageError(
+            f"run `{place.run_id}` exists already, at {known.run_uri}",
+            not_done="nothing was created",
+            next_command=f"npa workflow status {place.run_id}",
+        )
+
+
+def _put_up(spare: Path, path: Path) -> RunPlace | None:
+    """Give the file its name at once and whole; what stands there already, if it can be read."""
+    try:
+        path.hardlink_to(spare)
     except FileExistsError:
         known = _read(path)
-        if known is not None and known.run_uri != place.run_uri:
-            raise UsageError(
-                f"run `{place.run_id}` exists already, at {known.run_uri}",
-                not_done="nothing was created",
-                next_command=f"npa workflow status {place.run_id}",
-            ) from None
+        if known is None:
+            spare.replace(path)
+        return known
+    return None
 
 
 def known_runs(home: Home) -> Iterator[RunPlace]:
