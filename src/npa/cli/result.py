@@ -9,18 +9,10 @@ from npa.cli.progress import describe, span
 from npa.cli.spec import plural
 from npa.orchestration.driver import Ending, Outcome
 from npa.orchestration.runs import OpenRun, artifacts_of
+from npa.orchestration.skypilot.submit import STATUS
 from npa.orchestration.state import RunState
 from npa.storage import uri_to_path
 from npa.views.status import Liveness, to_json, view_run
-
-STATUS = {
-    Ending.COMPLETED: "succeeded",
-    Ending.FAILED: "failed",
-    Ending.CANCELLED: "cancelled",
-    Ending.HELD: "held",
-    Ending.SUPERSEDED: "superseded",
-    Ending.STOPPED: "left",
-}
 
 
 def show_result(output: Output, run: OpenRun, outcome: Outcome) -> None:
