@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +19,12 @@ from npa.observation import Absent, Found, Unavailable
 from npa.orchestration.engine import CancelRequested, Job, JobRef, Launched, Phase
 from npa.orchestration.skypilot import record
 from npa.orchestration.skypilot.checks import check
+from npa.orchestration.skypilot.configs import (
+    Controller,
+    check_config,
+    kubernetes_config,
+    slurm_config,
+)
 from npa.orchestration.skypilot.launches import Reached
 from npa.orchestration.skypilot.log_reader import SkyPilotLogs
 from npa.orchestration.skypilot.session import Session
@@ -180,3 +188,29 @@ def test_a_check_only_session_sees_the_cluster_and_its_gpus(
     current = read_current(tmp_path / "scope")
     assert current is not None
     assert current.phase is ScopePhase.COMPLETE
+
+
+SCHEMA = """
+import json, sys
+from sky.utils import common_utils, schemas
+for config in json.load(sys.stdin):
+    common_utils.validate_schema(config, schemas.get_config_schema(), "refused: ")
+"""
+
+
+@pytest.mark.req("A-12")
+def test_skypilot_takes_every_configuration_that_npa_makes(
+    bed: Mapping[str, Any], tmp_path: Path
+) -> None:
+    made = [kubernetes_config("context", controller) for controller in Controller]
+    made += [slurm_config(), check_config("context")]
+    python = Path(bed["sky_bin"]).parent / "python"
+    done = subprocess.run(
+        [str(python), "-I", "-c", SCHEMA],
+        input=json.dumps(made),
+        env={"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

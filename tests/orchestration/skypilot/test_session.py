@@ -147,6 +147,35 @@ def test_a_driver_that_dies_before_it_noted_the_process_is_followed(make: Make) 
 
 
 @pytest.mark.req("A-04")
+def test_driver_and_server_both_die_and_the_next_driver_starts_anew(make: Make) -> None:
+    session = make()
+
+    class Crash(BaseException):
+        pass
+
+    def crash(step: str) -> None:
+        if step == "spawned":
+            raise Crash
+
+    session.on_step = crash
+    with pytest.raises(Crash):
+        session.start()
+    left = record.load(session.spec.root)
+    assert left is not None
+    for process in ownership.sight(left).all:
+        kill(process)
+    assert isinstance(make().start(), ownership.Owned)
+    assert len(ownership.sight(left).leaders) == 1
+
+
+@pytest.mark.req("A-11")
+def test_a_session_shows_nothing_of_the_callers_environment(make: Make) -> None:
+    session = make()
+    session.spec = replace(session.spec, env={"TOKEN": "canary-99"})
+    assert "canary-99" not in repr(session)
+
+
+@pytest.mark.req("A-04")
 def test_a_driver_that_dies_before_it_started_anything_leaves_no_debt(make: Make) -> None:
     session = make()
 

@@ -56,7 +56,7 @@ class SessionSpec:
     root: Path
     kind: Kind
     interpreter: Path
-    env: Mapping[str, str]
+    env: Mapping[str, str] = field(repr=False)  # may hold anything of the caller's
     sky_config: Mapping[str, object] = field(default_factory=dict)
     public: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, Secret] = field(default_factory=dict)
