@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,7 +174,7 @@ def test_a_run_outlives_an_outage_of_its_store(machine: Machine, server: Server)
 def test_a_run_goes_on_from_another_home_with_only_its_store(
     machine: Machine, server: Server, tmp_path: Path
 ) -> None:
-    """All that a driver knew is in the store: a home without any memory of the run resumes it."""
+    """A home without any memory of the run: the store says all, also where its jobs lie."""
     store = f"{server.uri}moved/"
     machine.env |= server.environment
     machine.options = server.options
@@ -185,7 +184,8 @@ def test_a_run_goes_on_from_another_home_with_only_its_store(
     driver.wait()
     machine.go()
     machine.until(lambda: not machine.tasks(), "b to end")
-    shutil.rmtree(machine.home / "index")
-    said = machine.npa("workflow", "resume", f"{store}r1/")
+    env = {"NPA_CONFIG_DIR": str(tmp_path / "another")}
+    assert machine.npa("workflow", "logs", f"{store}r1/", "b", env=env).code == 0
+    said = machine.npa("workflow", "resume", f"{store}r1/", env=env)
     assert said.code == 0, said.err
     assert machine.traces() == ["a", "b", "c"]

@@ -90,7 +90,7 @@ def reader_of(host: Host, run: OpenRun) -> LogReader:
     """The reader of the run's engine."""
     from npa.orchestration.hosts import local_engine
 
-    return local_engine(run.request.run_id, host.home).logs
+    return local_engine(run.request, host.home).logs
 
 
 class Printer:

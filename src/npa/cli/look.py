@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 
 from npa.cli.host import reading_host
-from npa.observation import Observation
+from npa.errors import NpaError
+from npa.observation import Observation, Unavailable
 from npa.orchestration.engine import JobRef, JobStatus
 from npa.orchestration.hosts import local_engine
 from npa.orchestration.runs import Host, OpenRun, driver_alive, open_run
@@ -42,7 +43,11 @@ def _live(host: Host, run: OpenRun) -> Mapping[str, Observation[JobStatus]]:
     refs = [ref_of(attempt) for attempt in run.state.open_attempts()]
     if not refs:
         return {}
-    engine = host.engine(run.request, host.home)
+    try:
+        engine = host.engine(run.request, host.home)
+    except NpaError as error:  # another machine, say: cannot see, which is no reason to fail
+        unseen = Unavailable(error.code, error.message, run.request.engine, time.time())
+        return dict.fromkeys((ref.name for ref in refs), unseen)
     try:
         return engine.glance(refs)
     finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npa.errors import EngineError, UsageError
@@ -62,7 +63,7 @@ def open_engine(request: Request, home: Home) -> Engine:
     """The engine that a run was sealed for. Raises UsageError and EngineError."""
     match request.engine:
         case "local":
-            return local_engine(request.run_id, home)
+            return local_engine(request, home)
         case "skypilot":
             raise EngineError(
                 "runs cannot be driven on `skypilot` from here: nothing makes its engine from a "
@@ -79,9 +80,10 @@ def open_engine(request: Request, home: Home) -> Engine:
             )
 
 
-def local_engine(run_id: str, home: Home) -> LocalEngine:
-    """The embedded engine over the job folders of one run."""
+def local_engine(request: Request, home: Home) -> LocalEngine:
+    """The embedded engine over the job folders of one run, where its submit has put them."""
     from npa.orchestration.local.engine import LocalEngine
 
     home.make()
-    return LocalEngine(home.jobs / run_id, base_env=child_environment())
+    jobs = Path(request.jobs) if request.jobs else home.jobs / request.run_id
+    return LocalEngine(jobs, base_env=child_environment())

@@ -34,7 +34,8 @@ class Request:
     """What a user asked for. `secrets` and `env` are names only; values are taken when needed.
 
     `spec_path` is where the file was; `spec_text` what it said; `source` the folder that is staged
-    ("" for none); `store` where the run is kept ("" for what the file or the home says).
+    ("" for none). `jobs` is the folder of a local run's jobs: a command with another home must
+    find the same ones, for not finding a job is what it concludes from ("" for the home's own).
     """
 
     spec_path: str
@@ -45,6 +46,7 @@ class Request:
     overrides: Mapping[str, str] = field(default_factory=dict)
     policy: Mapping[str, object] = field(default_factory=dict)
     source: str = ""
+    jobs: str = ""
     secrets: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     catalogs: tuple[str, ...] = ()

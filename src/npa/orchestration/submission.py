@@ -59,6 +59,7 @@ def make_request(
         overrides=dict(overrides or {}),
         policy=dict(policy or {}),
         source=spec_folder(spec) if stage_source else "",
+        jobs=str(home.jobs / chosen) if engine == "local" else "",
         secrets=tuple(sorted({*secrets, *declared_secrets(workflow)})),
         env=tuple(env),
         catalogs=tuple(str(path.resolve()) for path in catalogs),
