@@ -38,8 +38,10 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], log: int) -> int:
         return _spawn(program, argv, env, log)
     denied = False
     for folder in search_path(env):
+        path = f"{folder}/{program}"
         try:
-            return _spawn(f"{folder}/{program}", argv, env, log)
+            os.stat(path)  # a look costs a hundredth of a process that finds nothing to execute
+            return _spawn(path, argv, env, log)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except PermissionError:
