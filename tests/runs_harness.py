@@ -1,4 +1,4 @@
-"""Real runs on the local engine for tests: a home, a workflow text, a drive; all in a temp folder."""
+"""Real runs on the local engine for tests: a home, a workflow text, a drive in a temp folder."""
 
 from __future__ import annotations
 
