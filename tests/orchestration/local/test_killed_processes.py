@@ -44,10 +44,24 @@ def zygote_of(engine: LocalEngine) -> int:
     return pid
 
 
-def spare_of(engine: LocalEngine) -> int:
-    """The shim that waits for the next launch."""
-    until(lambda: len(procfs.children(zygote_of(engine))) == 1, "the next shim")
-    return procfs.children(zygote_of(engine))[0]
+def spares_of(engine: LocalEngine) -> list[int]:
+    """The shims that wait for the next launch: the one that has served, and a fresh one."""
+    until(lambda: len(procfs.children(zygote_of(engine))) == 2, "the next shim")
+    spares = procfs.children(zygote_of(engine))
+    until(lambda: all(is_waiting(pid) for pid in spares), "both shims to wait")
+    return spares
+
+
+def is_waiting(pid: int) -> bool:
+    """Does the shim sleep, and no longer in a job's folder?"""
+    seen = procfs.stat(pid)
+    at_rest = Path(f"/proc/{pid}/cwd").readlink() == Path("/")
+    return at_rest and seen is not None and seen.state == "S"
+
+
+def signal_all(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        os.kill(pid, number)
 
 
 # -- the zygote -----------------------------------------------------------------------------
@@ -78,15 +92,15 @@ def test_a_launch_whose_shim_dies_before_the_claim_is_refused_for_certain(
     engine: LocalEngine, tmp_path: Path
 ) -> None:
     launched_and_settled(engine, counted("first", tmp_path))
-    spare = spare_of(engine)
-    os.kill(spare, signal.SIGSTOP)
+    spares = spares_of(engine)
+    signal_all(spares, signal.SIGSTOP)
     lost = counted("lost", tmp_path)
     replies: list[object] = []
     thread = threading.Thread(target=lambda: replies.append(engine.launch(lost)))
     thread.start()
     until((tmp_path / "jobs/lost/job.json").exists)
     os.kill(zygote_of(engine), signal.SIGKILL)
-    os.kill(spare, signal.SIGKILL)
+    signal_all(spares, signal.SIGKILL)
     thread.join()
     assert isinstance(replies[0], LaunchRefused)
     assert replies[0].evidence.code == "LAUNCH_VERIFIED_ABSENT"
@@ -99,13 +113,13 @@ def test_a_late_shim_finds_the_seal_and_runs_nothing(
     engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launched_and_settled(engine, counted("first", tmp_path))
-    spare = spare_of(engine)
-    os.kill(spare, signal.SIGSTOP)
+    spares = spares_of(engine)
+    signal_all(spares, signal.SIGSTOP)
     monkeypatch.setattr(launcher, "REPLY_SECONDS_MAX", 0.05)
     late = counted("late", tmp_path)
     assert isinstance(engine.launch(late), LaunchRefused)
-    os.kill(spare, signal.SIGCONT)
-    until(lambda: procfs.stat(spare) is None, "the late shim to give up")
+    signal_all(spares, signal.SIGCONT)
+    until(lambda: any(procfs.stat(spare) is None for spare in spares), "the late shim to give up")
     seen = engine.observe([ref(late)])["late"]
     assert isinstance(seen, Absent)
     assert not seen.late_possible

@@ -58,7 +58,7 @@ SOURCE = "local"
 CLAIM_SECONDS_MAX = 2.0
 """How long a launch that finds the folder made by somebody else waits for its claim."""
 BLIND_SECONDS = 0.25
-"""How often to look when a live job has no descriptor that would wake us."""
+"""How often to look when a live job has no descriptor that is sure to wake us."""
 
 
 class LocalEngine:
@@ -265,19 +265,21 @@ class LocalEngine:
         return seen
 
     def _watch(self, name: str, status: JobStatus) -> None:
-        """Let `wait` wake up for a job that another driver launched."""
+        """Let `wait` wake up for a job that another driver launched.
+
+        While that driver lives the shim may go on to other jobs of it: so its end is not waited
+        for alone, the job is looked at from time to time, too.
+        """
         if name in self._watches or status.phase.terminal:
             return
+        self._blind.add(name)
         try:
             who = procfs.Identity.parse(status.exact.native_id)
             self._watches[name] = os.pidfd_open(who.pid)
-            if procfs.is_alive(who):
-                self._blind.discard(name)
-                return
+            if not procfs.is_alive(who):
+                self._drop_watch(name)
         except (OSError, ValueError):
-            pass
-        self._blind.add(name)
-        self._drop_watch(name)
+            self._drop_watch(name)
 
     def _forget(self, name: str) -> None:
         self._ledger.remove(name)

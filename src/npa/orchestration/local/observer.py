@@ -2,9 +2,9 @@
 
 no folder                      absent: the folder is made before anything else
 folder, no claim               sealed here and now, then absent: a late shim finds the seal
-claim of a living shim         running
+claim, its shim at work        running: the shim holds the lock of the job's file
 exit record                    what it says
-claim, dead shim, no record    lost: what lives of it is ended by proof, then a record is made
+claim, no shim, no record      lost: what lives of it is ended by proof, then a record is made
 anything unreadable            unavailable
 
 A driver's look acts (it seals, ends orphans, records a loss): only so can it be sure. A look for
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import signal
 from collections.abc import Callable
@@ -160,7 +159,7 @@ class Observer:
         same_boot = claim.who.boot == self._me.boot
         record = self._record(folder, same_boot=same_boot)
         if record is None and same_boot:
-            if self._shim_lives(claim.who, folder):
+            if self._shim_at_work(claim.who, folder):
                 return self._running(exact, folder, job, claim)
             record = self._record(folder, same_boot=same_boot)  # written as its last act
         if record is not None:
@@ -169,6 +168,8 @@ class Observer:
             return self._elsewhere(job)
         if not same_boot:
             return self._over(exact, job, folder, "HOST_REBOOTED", ())
+        if procfs.is_alive(claim.who):
+            return self._unavailable("RECORD_LOST", "its shim has gone on and left no record")
         return self._lost(exact, folder, job, claim)
 
     def _record(self, folder: str, *, same_boot: bool) -> dict[str, Any] | None:
@@ -180,18 +181,13 @@ class Observer:
                 raise
             return None
 
-    def _shim_lives(self, who: Identity, folder: str) -> bool:
-        """By `/proc`; and before it is called dead, by its lock (other pid namespaces)."""
-        if procfs.is_alive(who):
-            return True
-        fd = os.open(f"{folder}/{layout.JOB}", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            procfs.try_lock(fd, fcntl.LOCK_SH)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(fd)
-        return False
+    def _shim_at_work(self, who: Identity, folder: str) -> bool:
+        """By the job's lock (a shim that lives may be at another job); without locks, by `/proc`.
+
+        The lock also shows a shim of another pid namespace.
+        """
+        held = procfs.lock_held(f"{folder}/{layout.JOB}")
+        return procfs.is_alive(who) if held is None else held
 
     def _running(
         self, exact: ExactJob, folder: str, job: JobFile, claim: Claim

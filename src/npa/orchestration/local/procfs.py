@@ -193,8 +193,8 @@ def processes_of(leader: Identity, marker: bytes, folder: str) -> Iterator[Stat]
             yield one
 
 
-def try_lock(fd: int, kind: int) -> None:
-    """Take a lock at once or raise BlockingIOError. Where there are no locks, `/proc` must do."""
+def try_lock(fd: int, kind: int) -> bool:
+    """Take a lock at once or raise BlockingIOError; False where there are no locks."""
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -202,6 +202,19 @@ def try_lock(fd: int, kind: int) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
             raise
+        return False
+    return True
+
+
+def lock_held(path: str) -> bool | None:
+    """Does somebody hold the file's lock exclusively? None where there are no locks."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return False if try_lock(fd, fcntl.LOCK_SH) else None
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
 
 
 def send(one: Stat, signals: tuple[int, ...]) -> bool:

@@ -81,8 +81,8 @@ class RecordFile:
         """Remember how often the kernel has killed so far."""
         self._kills = oom_kills(self._counter)
 
-    def write(self, facts: Mapping[str, object]) -> None:
-        """Make the record final. Returns when it is, or when the folder itself was taken away."""
+    def write(self, facts: Mapping[str, object]) -> bool:
+        """Make the record final. Returns when it is; False if the folder itself was taken away."""
         data = json.dumps(facts).encode().ljust(RESERVED_BYTES)  # no truncation: it costs
         while True:
             try:
@@ -92,10 +92,11 @@ class RecordFile:
             except OSError:
                 self._close()
                 if not os.path.isdir(self._folder):
-                    return
+                    return False
                 time.sleep(RETRY_SECONDS)
             else:
-                return
+                self._close()
+                return True
 
     def publish(self, facts: Mapping[str, object]) -> None:
         """Replace `progress.json`; a failure is ignored, the next one may work."""

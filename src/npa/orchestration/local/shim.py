@@ -4,6 +4,10 @@ Its first act is the claim; without it nothing runs. It starts the ranks, ends a
 rank failed, honours SIGTERM as a cancel, ends what the job left behind (it is a subreaper: a
 daemon that forked twice is still its child), and writes the exit record as its last act. It only
 notes facts; what they mean is judged in `verdict.py`. Standard library only.
+
+A shim has one job at a time. When one ended well, with nothing left of it, the shim takes the next.
+That it lives proves therefore nothing for one job: the proof is its lock on the job's file, held
+until the record is there and no signal that was meant for this job can come any more (`part`).
 """
 
 from __future__ import annotations
@@ -31,6 +35,9 @@ KILL_AGAIN_SECONDS = 0.05
 UNKILLABLE_SECONDS = 30.0
 """After so long under SIGKILL a process hangs in the kernel; it is reported as alive."""
 LEFTOVERS_MAX = 100
+
+JOBS_MAX = 500
+"""So many jobs a shim serves at most: whatever may pile up in it ends with it."""
 
 PATIENCE_SECONDS = 0.1
 """Pause before another try when the machine has no descriptor or memory to spare."""
@@ -69,8 +76,11 @@ class Shim:
 
     # -- the course of a job ----------------------------------------------------------------
 
-    def live(self) -> None:
-        """Run the job to its record; a fault of our own ends the job and is recorded, too."""
+    def live(self) -> bool:
+        """Run the job to its record; a fault of our own ends the job and is recorded, too.
+
+        True if it ended by itself and left nothing behind.
+        """
         crash = ""
         try:
             self.run()
@@ -78,7 +88,9 @@ class Shim:
             crash = repr(error)
             self.send(self.everything(), _KILL)
         self.sweep()
-        self.record.write(self.facts(time.time()) | {"crash": crash})
+        written = self.record.write(self.facts(time.time()) | {"crash": crash})
+        undisturbed = self.sender is None and all(task.kill_at is None for task in self.tasks)
+        return written and undisturbed and not crash and not self.leftovers
 
     def run(self) -> None:
         for task in self.tasks:
@@ -295,19 +307,40 @@ def patiently(call: Callable[[], T]) -> T:
 # -- birth ----------------------------------------------------------------------------------
 
 
-def main(channel: socket.socket, taken: int) -> None:
-    """Body of the forked shim: wait for a request, claim, live. Never returns."""
+def main(channel: socket.socket, waiting: int) -> None:
+    """Body of the forked shim: one job after the other, each claimed first. Never returns.
+
+    `waiting` is locked while the shim can take a job; without it the zygote forks another.
+    """
     status = 70
     try:
         me, subreaper = become_shim()
-        data, fds, _flags, _address = socket.recv_fds(channel, 16, 2)
-        os.close(taken)  # the zygote forks the next one now
-        channel.close()
-        if data and len(fds) == 2:
-            serve(fds[0], fds[1], me, subreaper=subreaper)
+        for number in range(JOBS_MAX):
+            request = next_request(channel, patient=number == 0)
+            if request is None:
+                break
+            fcntl.flock(waiting, fcntl.LOCK_UN)
+            if not serve(*request, me, subreaper=subreaper):
+                break
+            fcntl.flock(waiting, fcntl.LOCK_SH)
         status = 0
     finally:
         os._exit(status)
+
+
+def next_request(channel: socket.socket, *, patient: bool) -> tuple[int, int] | None:
+    """The descriptors of the next request and its reply; None at the end.
+
+    One that is not `patient` leaves when none came for a while (the zygote set how long).
+    """
+    while True:
+        try:
+            data, fds, _flags, _address = socket.recv_fds(channel, 16, 2)
+        except BlockingIOError:
+            if patient:
+                continue
+            return None
+        return (fds[0], fds[1]) if data and len(fds) == 2 else None
 
 
 def become_shim() -> tuple[procfs.Identity, bool]:
@@ -332,20 +365,28 @@ def rehearse(me: procfs.Identity) -> None:
     json.dumps(Shim("", "", 0.0, [task], me, -1, RecordFile("", ""), True).facts(0.0))
 
 
-def serve(request: int, reply: int, me: procfs.Identity, *, subreaper: bool) -> None:
+def serve(request: int, reply: int, me: procfs.Identity, *, subreaper: bool) -> bool:
+    """Run one job; True if the shim is as good as new after it."""
     body = json.loads(os.pread(request, os.fstat(request).st_size, 0))
     os.close(request)
     folder, of = body["folder"], len(body["tasks"])
     record = RecordFile(folder, _oom_file)
-    if not claim(body, me, record, reply):
-        return
+    lock = claim(body, me, record, reply)
+    if lock is None:
+        return False
     tasks = [task_of(one, number, of) for number, one in enumerate(body["tasks"])]
-    Shim(folder, body["key"], body["grace"], tasks, me, reply, record, subreaper).live()
+    shim = Shim(folder, body["key"], body["grace"], tasks, me, reply, record, subreaper)
+    clean = shim.live()
     os.close(reply)  # wakes a driver that waits: the record is there
+    # GPUs are held, and a file system without locks knows us alone, by the life of this process.
+    return clean and subreaper and lock >= 0 and not body["gpus"] and part(folder, lock)
 
 
-def claim(body: dict[str, Any], me: procfs.Identity, record: RecordFile, reply: int) -> bool:
-    """Take the claim and say so; False (and no payload) if that cannot be done."""
+def claim(body: dict[str, Any], me: procfs.Identity, record: RecordFile, reply: int) -> int | None:
+    """Take the claim and say so; None (and no payload) if that cannot be done.
+
+    The answer is the descriptor that holds the job's lock, -1 where there are no locks.
+    """
     folder, stage = body["folder"], "workdir"
     try:
         os.chdir(body["workdir"] or folder)
@@ -353,15 +394,35 @@ def claim(body: dict[str, Any], me: procfs.Identity, record: RecordFile, reply: 
         gpus.take(body["gpu_locks"], body["gpus"])
         stage = "claim"
         lock = os.open(f"{folder}/{layout.JOB}", os.O_RDONLY | os.O_CLOEXEC)
-        procfs.try_lock(lock, fcntl.LOCK_EX)  # held for life: proof of life
+        locked = procfs.try_lock(lock, fcntl.LOCK_EX)  # held until `part`: proof of life
         record.reserve()
         os.symlink(layout.claim_text(layout.SHIM, str(me)), f"{folder}/{layout.CLAIM}")
     except OSError as error:
         if stage == "claim" and isinstance(error, FileExistsError | BlockingIOError):
             os.write(reply, b"foreign")
-            return False
+            return None
         os.write(reply, f"errno {error.errno} {stage}".encode())
-        return False
+        return None
     os.write(reply, f"claimed {me}".encode())
     os.set_blocking(reply, False)
+    return lock if locked else -1
+
+
+def part(folder: str, lock: int) -> bool:
+    """Let go of a job whose record is there; False if that cannot be done cleanly.
+
+    Whoever signals this shim because of the job holds a shared lock on its folder, in which there
+    is no record yet (`canceller.py`). So under the exclusive lock all such signals have arrived;
+    they are dropped with the job, and none can hit the next one.
+    """
+    try:
+        here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(here, fcntl.LOCK_EX)
+        os.chdir("/")
+    except OSError:
+        return False
+    while signal.sigtimedwait(_SIGNALS, 0) is not None:
+        pass
+    os.close(lock)
+    os.close(here)
     return True
