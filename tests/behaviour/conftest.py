@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -183,5 +185,6 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     while (left := living(str(made.root))) and time.monotonic() < end:
         time.sleep(0.02)
     for pid in left:
-        os.kill(pid, 9)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     assert not left, f"processes outlived the test: {left}"
