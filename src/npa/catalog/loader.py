@@ -50,6 +50,7 @@ class Catalog:
         self._images = dict(images)
         self._tools: dict[str, Tool] = {}
         self._plugins: Plugins | None = plugins
+        self._schemas: dict[str, Mapping[str, Any]] = {}
 
     @classmethod
     def load(cls, *paths: Path | str) -> Catalog:
@@ -102,6 +103,12 @@ class Catalog:
         """Image references by key."""
         return self._images
 
+    @property
+    def schemas(self) -> Mapping[str, Mapping[str, Any]]:
+        """JSON Schemas of payloads, by the label that outputs carry."""
+        self._load_plugins()
+        return self._schemas
+
     def _load_plugins(self) -> None:
         plugins, self._plugins = self._plugins, None
         for file in plugins() if plugins is not None else ():
@@ -120,8 +127,14 @@ class Catalog:
             for key, image in file.images.items()
             if self._images.get(key, image) != image
         ]
+        clashes += [
+            Problem(file.name, 0, 0, f"the schema `{name}` is another one elsewhere")
+            for name, schema in file.schemas.items()
+            if self._schemas.get(name, schema) != schema
+        ]
         if clashes:
             raise CatalogError(tuple(clashes))
+        self._schemas.update(file.schemas)
         self._images.update(file.images)
         for ref, entry in file.entries.items():
             self._entries[ref] = entry

@@ -13,17 +13,28 @@
         params:
           rollouts_uri: {kind: uri, role: input, summary: the rollouts to score}
 
+    schemas:                          # what an output of that `schema` must hold, as JSON Schema
+      report.v1: {type: object, required: [success_rate]}
+
 Parameters that `args` mention and `params` does not describe are required strings.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from npa.catalog.entry import Entry, Gang, Gpu, Param, Requirement
+from npa.workflow.payload import SchemaUnusable, read_schema
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)*$", max_length=120)]
 ConfigKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=120)]
@@ -215,6 +226,17 @@ class CatalogModel(_Strict):
     images: dict[str, str] = Field(default_factory=dict)
     defaults: DefaultsModel = Field(default_factory=DefaultsModel)
     tools: dict[Name, ToolModel] = Field(default_factory=dict)
+    schemas: dict[Name, dict[str, Any]] = Field(default_factory=dict)
+
+    @field_validator("schemas")
+    @classmethod
+    def _checkable(cls, schemas: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        for name, schema in schemas.items():
+            try:
+                read_schema(name, schema)
+            except SchemaUnusable as error:
+                raise ValueError(f"`{name}`: {error}") from None
+        return schemas
 
 
 def text(value: Scalar) -> str:

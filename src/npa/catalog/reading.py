@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -47,12 +47,16 @@ class CatalogError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class CatalogFile:
-    """What one file gives: entries by name (aliases included), images by key, whose it replaces."""
+    """What one file gives: entries by name (aliases included), images by key, whose it replaces.
+
+    `schemas` are JSON Schemas by the label that outputs carry.
+    """
 
     name: str
     entries: Mapping[str, Entry]
     images: Mapping[str, str]
     replacing: frozenset[str]
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def read_catalog(data: bytes, filename: str) -> CatalogFile:
@@ -92,7 +96,7 @@ def _finish(model: CatalogModel, source: Source) -> CatalogFile:
                 replacing.add(known)
     if problems:
         raise CatalogError(tuple(problems))
-    return CatalogFile(source.filename, entries, model.images, frozenset(replacing))
+    return CatalogFile(source.filename, entries, model.images, frozenset(replacing), model.schemas)
 
 
 def _alias(entry: Entry, name: str) -> Entry:

@@ -37,6 +37,7 @@ class OutputsKind(Enum):
     VALID = "valid"
     ABSENT = "absent"  # every declared output is proven absent
     MIXED = "mixed"  # some are there, some are proven absent
+    INVALID = "invalid"  # one is there whose payload is not what its schema says
     UNSEEN = "unseen"  # at least one could not be looked at
 
 
@@ -245,7 +246,13 @@ def _absent(s: Situation, proof: str, late: bool) -> Step:
             return Succeed(reused=True)
         case OutputsKind.UNSEEN:
             return Wait("the job is gone and its outputs cannot be seen", LATER)
-        case OutputsKind.NONE | OutputsKind.ABSENT | OutputsKind.MIXED | OutputsKind.VALID:
+        case (
+            OutputsKind.NONE
+            | OutputsKind.ABSENT
+            | OutputsKind.MIXED
+            | OutputsKind.INVALID
+            | OutputsKind.VALID
+        ):
             return Hold("VANISHED", f"the job was there and is gone ({proof})")
         case _:
             assert_never(s.outputs)
@@ -325,6 +332,8 @@ def _may_replace(s: Situation, why: str) -> Step | None:
             return Wait("a transient failure; its outputs cannot be seen yet", LATER)
         case OutputsKind.MIXED:
             return SOME_EXIST
+        case OutputsKind.INVALID:
+            return ONE_IS_INVALID
         case OutputsKind.VALID if why == NEVER_RAN or not s.outputs_own:
             return NOT_ITS_OWN
         case OutputsKind.NONE | OutputsKind.ABSENT | OutputsKind.VALID:
@@ -334,6 +343,7 @@ def _may_replace(s: Situation, why: str) -> Step | None:
 
 
 SOME_EXIST = Hold("OUTPUT_EVIDENCE", "some declared outputs exist and some do not")
+ONE_IS_INVALID = Hold("OUTPUT_EVIDENCE", "a declared output exists and is not what its schema says")
 NOT_ITS_OWN = Hold("OUTPUT_EVIDENCE", "declared outputs exist that this attempt may not have made")
 
 
@@ -365,6 +375,8 @@ def _success(s: Situation) -> Step:
             return Succeed()
         case OutputsKind.ABSENT | OutputsKind.MIXED:  # 14
             return Fail(Klass.PAYLOAD, "DECLARED_OUTPUT_MISSING")
+        case OutputsKind.INVALID:  # 14
+            return Fail(Klass.PAYLOAD, "DECLARED_OUTPUT_INVALID")
         case OutputsKind.UNSEEN:  # 15
             if s.goal.ends:
                 return EndCancelled(launched=True)  # it is over, which is all that was asked
@@ -411,6 +423,8 @@ def _transient(s: Situation, fact: Evidence) -> Step:
             return Succeed(reused=True) if ran and s.outputs_own else NOT_ITS_OWN
         case OutputsKind.MIXED:  # 22
             return SOME_EXIST
+        case OutputsKind.INVALID:  # 22
+            return ONE_IS_INVALID
         case OutputsKind.UNSEEN:
             return Wait("a transient failure; its outputs cannot be seen yet", LATER)
         case OutputsKind.ABSENT | OutputsKind.NONE:

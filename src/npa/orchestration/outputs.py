@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import Protocol, assert_never, runtime_checkable
 
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
 from npa.orchestration.decide import OutputsKind
@@ -41,17 +41,26 @@ class Artifacts(Protocol):
     ) -> Observation[tuple[ObjectInfo, ...]]: ...
 
 
+@runtime_checkable
+class ChecksPayloads(Protocol):
+    """Artifacts that also know schemas (`npa.orchestration.payloads`)."""
+
+    def check(self, output: Artifact, info: ObjectInfo) -> Observation[str]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class OutputsSeen:
     """What was seen of a set of declared outputs, by URI.
 
     `records` are (uri, size in bytes, etag) of the valid ones; an empty object is not valid.
+    `invalid` says which payloads are not what their schema says, and why.
     """
 
     kind: OutputsKind
     records: tuple[tuple[str, int, str], ...] = ()
     missing: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
+    invalid: tuple[str, ...] = ()
 
 
 def look_at_outputs(outputs: Sequence[Artifact], artifacts: Artifacts) -> OutputsSeen:
@@ -61,9 +70,15 @@ def look_at_outputs(outputs: Sequence[Artifact], artifacts: Artifacts) -> Output
     records: list[tuple[str, int, str]] = []
     missing: list[str] = []
     unseen: list[str] = []
+    invalid: list[str] = []
     for output in outputs:
         answer = _look_at_one(output, artifacts)
+        wrong = _look_inside(output, answer, artifacts)
+        if isinstance(wrong, Unavailable | Ambiguous):
+            answer = wrong  # it is there and cannot be read
         match answer:
+            case Found() if isinstance(wrong, Found) and wrong.value:
+                invalid.append(f"{output.uri}: {wrong.value}")
             case Found(value=info):
                 records.append((output.uri, info.size, info.etag))
             case Absent():
@@ -75,8 +90,21 @@ def look_at_outputs(outputs: Sequence[Artifact], artifacts: Artifacts) -> Output
             case _:
                 assert_never(answer)
     return OutputsSeen(
-        _kind(records, missing, unseen), tuple(records), tuple(missing), tuple(unseen)
+        OutputsKind.INVALID if invalid and not unseen else _kind(records, missing, unseen),
+        tuple(records),
+        tuple(missing),
+        tuple(unseen),
+        tuple(invalid),
     )
+
+
+def _look_inside(
+    output: Artifact, there: Observation[ObjectInfo], artifacts: Artifacts
+) -> Observation[str]:
+    """What is wrong with a payload, if somebody here knows its schema; Found("") if nothing is."""
+    if isinstance(there, Found) and isinstance(artifacts, ChecksPayloads):
+        return artifacts.check(output, there.value)
+    return Found("", "not looked", 0.0)
 
 
 def _kind(records: Sequence[object], missing: Sequence[str], unseen: Sequence[str]) -> OutputsKind:
@@ -94,8 +122,9 @@ def together(seen: Mapping[str, OutputsSeen]) -> OutputsKind:
         return OutputsKind.NOT_LOOKED
     if not kinds:
         return OutputsKind.NONE
-    if OutputsKind.UNSEEN in kinds:
-        return OutputsKind.UNSEEN
+    for kind in (OutputsKind.UNSEEN, OutputsKind.INVALID):
+        if kind in kinds:
+            return kind
     return kinds.pop() if len(kinds) == 1 else OutputsKind.MIXED
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from npa import __version__
 from npa.errors import UsageError
+from npa.orchestration.payloads import schemas_of
 from npa.orchestration.policy import Policy
 from npa.orchestration.seal import PLAN_VERSION, digest_of, plain, seal_of
 from npa.orchestration.source import SourceTree, scan
@@ -23,6 +24,7 @@ from npa.workflow.diagnostics import Diagnostic
 from npa.workflow.graph import Graph, compile_graph
 from npa.workflow.load import load_text
 from npa.workflow.meaning import Workflow
+from npa.workflow.payload import PayloadSchema
 from npa.workflow.tools import Tools
 from npa.workflow.walk import Context, Walk, make_context
 
@@ -93,6 +95,7 @@ class Prepared:
     policy: Policy
     diagnostics: tuple[Diagnostic, ...]
     tree: SourceTree | None
+    schemas: Mapping[str, PayloadSchema] = field(default_factory=dict)
 
     def new_walk(self) -> Walk:
         return Walk(self.graph, self.context)
@@ -138,12 +141,17 @@ class Prepared:
         return {
             "workflow": self._workflow_digest,
             "config": digest_of(self.context.config),
-            "tools": digest_of(self.context.tools),
+            "tools": digest_of(self._tools()),
             "plan": PLAN_VERSION,
             "source": self.tree.digest if self.tree is not None else "none",
             "target": dict(target),
             "policy": self.policy.sealed(),
         }
+
+    def _tools(self) -> object:
+        """Tools and, if outputs are validated, by which schemas."""
+        documents = {name: schema.document for name, schema in self.schemas.items()}
+        return (self.context.tools, documents) if documents else self.context.tools
 
     @cached_property
     def _workflow_digest(self) -> str:
@@ -162,9 +170,17 @@ class Prepared:
 
 
 def prepare(
-    request: Request, tools: Tools, *, environment: Mapping[str, str] | None = None
+    request: Request,
+    tools: Tools,
+    *,
+    environment: Mapping[str, str] | None = None,
+    with_schemas: bool = True,
 ) -> Prepared:
-    """Load, check, resolve and fingerprint. Raises InvalidWorkflow or UsageError."""
+    """Load, check, resolve and fingerprint. Raises InvalidWorkflow or UsageError.
+
+    Without `with_schemas` the files of payload schemas are not looked for (to cancel, they need
+    not be there any more).
+    """
     loaded = load_text(
         request.spec_text, filename=request.spec_path, tools=tools, overrides=request.overrides
     )
@@ -181,6 +197,7 @@ def prepare(
         policy=request.policy_of(),
         diagnostics=loaded.diagnostics,
         tree=tree,
+        schemas=schemas_of(workflow, tools, Path(request.spec_path).parent) if with_schemas else {},
     )
 
 

@@ -18,6 +18,7 @@ from npa.orchestration.engine import Engine
 from npa.orchestration.evidence import Klass
 from npa.orchestration.journal import entries as e
 from npa.orchestration.journal.chain import Appended, Journal, Lost, Unknown
+from npa.orchestration.payloads import CheckedArtifacts
 from npa.orchestration.prepare import Prepared, Request, is_placeholder, prepare, present
 from npa.orchestration.seal import differences, seal_of
 from npa.orchestration.source import snapshot
@@ -246,7 +247,12 @@ def make_drive(
         build_job=lambda attempt, steps: build_job(settings, attempt, steps),
     )
     driver = Driver(
-        World(run.journal, engine, Stores(host.storage.options), SystemClock()),
+        World(
+            run.journal,
+            engine,
+            CheckedArtifacts(Stores(host.storage.options), prepared.schemas),
+            SystemClock(),
+        ),
         plan,
         prepared.policy,
         _identity(own_identity()),
@@ -267,7 +273,12 @@ def compare(host: Host, run: OpenRun) -> tuple[Prepared, tuple[str, ...]]:
 
 def _as_sealed(host: Host, run: OpenRun) -> Prepared:
     """The run as its journal has it, without looking at present files (cancel needs no more)."""
-    return prepare(replace(run.request, source=""), host.tools, environment=host.environment)
+    return prepare(
+        replace(run.request, source=""),
+        host.tools,
+        environment=host.environment,
+        with_schemas=False,
+    )
 
 
 def _identity(me: ProcessIdentity) -> Identity:

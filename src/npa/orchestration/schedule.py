@@ -204,7 +204,7 @@ class Scheduler:
         match look.look_at_outputs(step.outputs, self.artifacts).kind:
             case OutputsKind.VALID | OutputsKind.NONE:
                 return Standing.DONE, e.Cause.FIRST
-            case OutputsKind.ABSENT | OutputsKind.MIXED:
+            case OutputsKind.ABSENT | OutputsKind.MIXED | OutputsKind.INVALID:
                 return Standing.NEEDED, e.Cause.RERUN
             case OutputsKind.UNSEEN | OutputsKind.NOT_LOOKED:
                 self._put_off(step.path, "its declared outputs cannot be seen now", tick)

@@ -423,6 +423,16 @@ class Supervisor:
                         ended_at=ended,
                         missing=seen.missing,
                     )
+                case d.OutputsKind.INVALID:
+                    return e.MemberEnd(
+                        e.Result.FAILED,
+                        Klass.PAYLOAD.value,
+                        "DECLARED_OUTPUT_INVALID",
+                        started_at=started,
+                        ended_at=ended,
+                        missing=seen.missing,
+                        invalid=seen.invalid,
+                    )
                 case _:
                     assert_never(seen.kind)
         facts = said.evidence if said is not None else ()
@@ -521,7 +531,10 @@ def _outputs_own(attempt: Attempt, wave: Wave) -> bool:
 
 def _ours(code: str) -> bool:
     """Ends that we brought about ourselves keep our reason, whatever the process says."""
-    return code in ("DEADLINE", "INFRASTRUCTURE_RECOVERY_EXHAUSTED", "DECLARED_OUTPUT_MISSING")
+    return code.startswith("DECLARED_OUTPUT_") or code in (
+        "DEADLINE",
+        "INFRASTRUCTURE_RECOVERY_EXHAUSTED",
+    )
 
 
 def _first_failed(status: JobStatus | None, ends: Mapping[str, e.MemberEnd]) -> str:

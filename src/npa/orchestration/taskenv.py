@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from npa.orchestration.engine import Job, Task
+from npa.orchestration.journal.entries import Cause
 from npa.orchestration.seal import plain
 from npa.orchestration.state import Attempt
 from npa.target.secret import Secret
@@ -59,6 +60,7 @@ def _task(settings: JobSettings, attempt: Attempt, step: Step) -> Task:
         "NPA_OUTPUTS": _artifacts(step.outputs),
         "NPA_PARAMS": json.dumps(plain(step.config), ensure_ascii=False),
         "NPA_DECISION_URI": step.decision_uri,
+        **_checkpoint(attempt, step),
         **dict(step.env),
     }
     secrets = {
@@ -66,6 +68,19 @@ def _task(settings: JobSettings, attempt: Attempt, step: Step) -> Task:
         **{n: settings.named_secrets[n] for n in step.secrets if n in settings.named_secrets},
     }
     return Task(step=step, env=env, secrets=secrets)
+
+
+def _checkpoint(attempt: Attempt, step: Step) -> dict[str, str]:
+    """Where to go on: only for the successor of an attempt that the infrastructure ended.
+
+    A retry of the program's own failure starts afresh, because its checkpoint may hold the fault.
+    """
+    if step.checkpoint is None or attempt.cause is not Cause.RECOVERY:
+        return {}
+    return {
+        "NPA_CHECKPOINT_URI": step.checkpoint.uri,
+        "NPA_CHECKPOINT_LOADER": step.checkpoint.loader,
+    }
 
 
 def _artifacts(artifacts: Sequence[Artifact]) -> str:

@@ -191,6 +191,7 @@ def _step(
             ended_at=member.ended_at or attempt.ended_at,
             outputs=tuple(uri for uri, _, _ in member.outputs),
             missing=member.missing,
+            reason="; ".join(member.invalid),
             leftovers=attempt.end.leftovers,
         )
     word, source, reason, started = _live_of(path, seen)

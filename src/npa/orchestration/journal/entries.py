@@ -122,7 +122,10 @@ class Vouched:
 
 @dataclass(frozen=True, slots=True)
 class MemberEnd:
-    """How one member of an attempt ended. `outputs`: (uri, size in bytes, etag) as validated."""
+    """How one member of an attempt ended. `outputs`: (uri, size in bytes, etag) as validated.
+
+    `invalid`: which payloads are not what their schema says, and why.
+    """
 
     result: Result
     klass: str = ""
@@ -135,6 +138,7 @@ class MemberEnd:
     ended_at: float | None = None
     outputs: tuple[tuple[str, int, str], ...] = ()
     missing: tuple[str, ...] = ()
+    invalid: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
