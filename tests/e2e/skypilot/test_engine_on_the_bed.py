@@ -31,6 +31,7 @@ from npa.orchestration.skypilot.session import Session
 from npa.orchestration.skypilot.spec import SessionSpec
 from npa.orchestration.skypilot.validation import Phase as ScopePhase
 from npa.orchestration.skypilot.validation import read_current
+from orchestration.skypilot.contract import holds_from_launch_to_cancel
 
 pytestmark = pytest.mark.e2e
 
@@ -214,3 +215,9 @@ def test_skypilot_takes_every_configuration_that_npa_makes(
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.req("D-02", "D-04", "D-05", "E-04")
+def test_the_engines_contract_holds_against_a_real_skypilot(world: World) -> None:
+    task = task_document("only", "sleep 900")
+    holds_from_launch_to_cancel(world.engine, world.job("contract", task, paths={"a": "only"}))

@@ -123,7 +123,8 @@ class SkyPilotEngine:
         if isinstance(hello, Answer) and hello.value.get("version") != VERSION:
             said = f"the bridge runs SkyPilot {hello.value.get('version')}, not {VERSION}"
             return (Finding("SKYPILOT_VERSION", "", said, "`npa skypilot bootstrap`", True),)
-        reply = self._call("check", 240.0, infra=list(self.infra))
+        clouds = sorted({infra.partition("/")[0] for infra in self.infra})
+        reply = self._call("check", 240.0, infra=clouds)
         match reply:
             case Answer(value=value):
                 return self._not_enabled(value)
