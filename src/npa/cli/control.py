@@ -20,7 +20,7 @@ from npa.orchestration.decide import Goal
 from npa.orchestration.runs import (
     Host,
     OpenRun,
-    compare,
+    changes,
     driver_alive,
     open_run,
     refuse_if_driven,
@@ -79,7 +79,7 @@ def resume(
     if lifecycle is Lifecycle.CANCELLED and not wanted:
         raise _was_cancelled(run)
     if not accept_changes:
-        refuse_changes(run.place.run_id, compare(host, run)[1])
+        refuse_changes(run.place.run_id, changes(host, run))
     if lifecycle.over or wanted:
         reopen(
             host,

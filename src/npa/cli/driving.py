@@ -17,9 +17,10 @@ from npa.errors import RunError
 from npa.orchestration.decide import Goal
 from npa.orchestration.driver import Driver, Ending, Outcome, Snapshot
 from npa.orchestration.prepare import Prepared
-from npa.orchestration.runs import Host, OpenRun, make_drive
+from npa.orchestration.runs import Host, OpenRun, changes, make_drive
 
 LAST_LINES = 5
+CHANGES_MAX = 6  # differences that a message names
 
 
 class Interrupts:
@@ -111,7 +112,7 @@ def run_driver(
             view.note(f"run {run.place.run_id} in {place(run.place.run_uri)}")
         if made.changed:
             made.engine.close()
-            refuse_changes(run.place.run_id, made.changed)
+            refuse_changes(run.place.run_id, changes(host, run))
         interrupts.attach(made.driver, view)
         outcome = made.run(take_over=take_over)
         run.state = made.driver.state
@@ -121,14 +122,17 @@ def run_driver(
 
 def refuse_changes(run_id: str, changed: Sequence[str]) -> None:
     """Raise RunError, before anything is written, when the sealed inputs have changed."""
-    if changed:
-        raise RunError(
-            f"the inputs of run `{run_id}` have changed since it began: {', '.join(changed)}",
-            not_done="nothing was changed or launched",
-            hint="undo the change, or go on with it and say why",
-            next_command=f"npa workflow resume {run_id} --accept-changes REASON",
-            code="IDENTITY_MISMATCH",
-        )
+    if not changed:
+        return
+    more = f" and {len(changed) - CHANGES_MAX} more" if len(changed) > CHANGES_MAX else ""
+    raise RunError(
+        f"the inputs of run `{run_id}` have changed since it began: "
+        f"{', '.join(changed[:CHANGES_MAX])}{more}",
+        not_done="nothing was changed or launched",
+        hint="undo the change, or go on with it and say why",
+        next_command=f"npa workflow resume {run_id} --accept-changes REASON",
+        code="IDENTITY_MISMATCH",
+    )
 
 
 def show_last_words(output: Output, host: Host, run: OpenRun) -> None:

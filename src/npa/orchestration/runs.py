@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from npa.errors import DrivenElsewhere, RunError, StorageError, UsageError
-from npa.orchestration import registry, snapshots
+from npa.orchestration import manifests, registry, snapshots
 from npa.orchestration.decide import Goal
 from npa.orchestration.driver import Driver, Identity, Outcome, Plan, Snapshot, World
 from npa.orchestration.engine import Engine
@@ -118,6 +118,7 @@ def create(host: Host, prepared: Prepared, *, now: Callable[[], float] = time.ti
                 hint="the same command may be given again with another run ID",
             )
     store.create("workflow.yaml", request.spec_text.encode())
+    manifests.keep(store, prepared.tree)
     return OpenRun(place, store, journal, state)
 
 
@@ -271,6 +272,15 @@ def compare(host: Host, run: OpenRun) -> tuple[Prepared, tuple[str, ...]]:
     return prepared, differences(run.state.parts, prepared.parts(_target(host, request)))
 
 
+def changes(host: Host, run: OpenRun) -> tuple[str, ...]:
+    """What of the sealed inputs differs now, for people: parts of the seal, files of the source."""
+    prepared, parts = compare(host, run)
+    if "source" not in parts:
+        return parts
+    files = manifests.changed_files(run.store, run.state.parts.get("source"), prepared.tree)
+    return (*(p for p in parts if p != "source"), *(files or ("source",)))
+
+
 def _as_sealed(host: Host, run: OpenRun) -> Prepared:
     """The run as its journal has it, without looking at present files (cancel needs no more)."""
     return prepare(
@@ -405,6 +415,8 @@ def reopen(
         )
         return (reopened, e.Invalidated(paths, e.Cause.OPERATOR.value)) if paths else (reopened,)
 
+    if changed and accept_changes:
+        manifests.keep(run.store, prepared.tree)
     return _say(run, wanted)
 
 
