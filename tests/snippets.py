@@ -4,6 +4,7 @@
 ```sh exit=1     is expected to end with 1
 ```sh e2e        is run by the end-to-end suite only, in a fresh copy of the repository
 ```yaml file=a.yaml   is written into the folder first (any language with `file=`)
+```yaml whole  is a whole pipeline; `pipelines.md` has pipelines without their first lines as well
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def blocks(text: str) -> list[Block]:
             file=options.pop("file", ""),
             e2e=options.pop("e2e", None) is not None,
         )
+        options.pop("whole", None)
         if options:
             raise ValueError(f"line {block.line}: unknown words {sorted(options)} after {language}")
         if block.language == "sh" or block.file:
