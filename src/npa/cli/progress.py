@@ -52,7 +52,8 @@ class Tracker:
 
     def changes(self, state: RunState) -> list[Change]:
         """What is different since the last call, oldest attempt first."""
-        for key in islice(state.attempts, self._seen, None):
+        new = list(islice(reversed(state.attempts), max(0, len(state.attempts) - self._seen)))
+        for key in reversed(new):
             self._open.setdefault(key, {})
         self._seen = len(state.attempts)
         found: list[Change] = []

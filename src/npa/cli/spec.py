@@ -40,6 +40,13 @@ def load(spec: Path, var: Sequence[str], tools: Tools) -> Loaded:
 
 def require(spec: Path, var: Sequence[str], tools: Tools, *, not_done: str) -> Workflow:
     """The workflow, or SpecInvalid after its problems went to stderr. Warnings do not stop."""
+    return require_loaded(spec, var, tools, not_done=not_done)[0]
+
+
+def require_loaded(
+    spec: Path, var: Sequence[str], tools: Tools, *, not_done: str
+) -> tuple[Workflow, Loaded]:
+    """As `require`, with all that was loaded: `prepare` need not load the same text again."""
     loaded = load(spec, var, tools)
     if loaded.workflow is None:
         Output().note(_problems(loaded, spec).rstrip("\n"))
@@ -50,7 +57,7 @@ def require(spec: Path, var: Sequence[str], tools: Tools, *, not_done: str) -> W
             hint="`npa workflow explain CODE` explains a code",
             next_command=f"npa workflow validate-spec {spec}",
         )
-    return loaded.workflow
+    return loaded.workflow, loaded
 
 
 def _problems(loaded: Loaded, spec: Path) -> str:

@@ -21,7 +21,7 @@ from npa.cli.options import (
     var_option,
 )
 from npa.cli.output import Output
-from npa.cli.spec import plural, require, tools_of
+from npa.cli.spec import plural, require_loaded, tools_of
 
 if TYPE_CHECKING:
     from npa.orchestration.prepare import Prepared
@@ -143,7 +143,7 @@ def submit_file(
 
     output = Output(as_json=as_json)
     tools = tools_of(catalogs)
-    workflow = require(spec, var, tools, not_done="nothing was started")
+    workflow, loaded = require_loaded(spec, var, tools, not_done="nothing was started")
     request = make_request(
         spec,
         spec.read_text(encoding="utf-8"),
@@ -168,10 +168,11 @@ def submit_file(
     )
     if plan_only:
         host = host_for(replace(request, secrets=(), env=()))
-        _show_plan(output, host, prepare(request, tools, environment=os.environ))
+        prepared = prepare(request, tools, environment=os.environ, loaded=loaded)
+        _show_plan(output, host, prepared)
         return ExitCode.OK
     host = host_for(request)
-    prepared = prepare(request, tools, environment=os.environ)
+    prepared = prepare(request, tools, environment=os.environ, loaded=loaded)
     return _begin(output, host, prepared, detach=detach)
 
 

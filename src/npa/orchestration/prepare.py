@@ -22,7 +22,7 @@ from npa.orchestration.seal import PLAN_VERSION, digest_of, plain, seal_of
 from npa.orchestration.source import SourceTree, scan
 from npa.workflow.diagnostics import Diagnostic
 from npa.workflow.graph import Graph, compile_graph
-from npa.workflow.load import load_text
+from npa.workflow.load import Loaded, load_text
 from npa.workflow.meaning import Workflow
 from npa.workflow.payload import PayloadSchema
 from npa.workflow.tools import Tools
@@ -175,15 +175,18 @@ def prepare(
     *,
     environment: Mapping[str, str] | None = None,
     with_schemas: bool = True,
+    loaded: Loaded | None = None,
 ) -> Prepared:
     """Load, check, resolve and fingerprint. Raises InvalidWorkflow or UsageError.
 
     Without `with_schemas` the files of payload schemas are not looked for (to cancel, they need
-    not be there any more).
+    not be there any more). `loaded`: what came of the same file with these tools and overrides a
+    moment ago; it counts only if its text is the request's.
     """
-    loaded = load_text(
-        request.spec_text, filename=request.spec_path, tools=tools, overrides=request.overrides
-    )
+    if loaded is None or loaded.source.text != request.spec_text:
+        loaded = load_text(
+            request.spec_text, filename=request.spec_path, tools=tools, overrides=request.overrides
+        )
     if loaded.workflow is None:
         raise InvalidWorkflow(loaded.diagnostics, request.spec_path, request.spec_text)
     workflow = loaded.workflow

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 
 from npa.workflow.step import Step
 
@@ -23,26 +24,32 @@ NAME_KEY_HEX = 10
 
 def digest_of(value: object) -> str:
     """SHA-256 (hex) of the canonical JSON of plain values, mappings, enums and dataclasses."""
-    text = json.dumps(
-        value,
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
-        allow_nan=False,
-        default=_plainer,
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_CANONICAL.encode(value).encode()).hexdigest()
 
 
 def _plainer(value: object) -> object:
     """One level nearer to JSON; the encoder asks again for what is inside."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return {name: getattr(value, name) for name in _names(type(value))}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
         return dict(value)
     return str(value)
+
+
+@cache
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls))
+
+
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True,
+    separators=(",", ":"),
+    ensure_ascii=False,
+    allow_nan=False,
+    default=_plainer,
+)
 
 
 def plain(value: object) -> object:

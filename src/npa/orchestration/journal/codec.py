@@ -44,6 +44,11 @@ _NAME_OF = {cls: name for name, cls in KINDS.items()}
 _FIELDS: Mapping[type[Any], tuple[Field[Any], ...]] = {
     cls: fields(cls) for cls in (*KINDS.values(), e.MemberEnd)
 }
+_LEFT_OUT: Mapping[type[Any], tuple[tuple[str, object, bool], ...]] = {
+    cls: tuple((f.name, f.default, f.default_factory is not MISSING) for f in known)
+    for cls, known in _FIELDS.items()
+}
+"""Name, the default (MISSING equals nothing), and whether an empty value is one."""
 _ENUMS: Mapping[str, Callable[[Any], object]] = {
     "verb": e.Verb,
     "cause": e.Cause,
@@ -51,11 +56,15 @@ _ENUMS: Mapping[str, Callable[[Any], object]] = {
 }
 
 
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+
+
 def canonical(value: object) -> bytes:
     """Canonical JSON: sorted keys, no blanks, UTF-8, no NaN."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode()
+    return _CANONICAL.encode(value).encode()
 
 
 def encode(entry: e.Entry) -> dict[str, object]:
@@ -65,13 +74,11 @@ def encode(entry: e.Entry) -> dict[str, object]:
 
 def _body(value: Any) -> dict[str, object]:
     body: dict[str, object] = {}
-    for f in _FIELDS[type(value)]:
-        v = getattr(value, f.name)
-        if f.default is not MISSING and v == f.default:
+    for name, default, made in _LEFT_OUT[type(value)]:
+        v = getattr(value, name)
+        if v == default or (made and not v):
             continue
-        if f.default_factory is not MISSING and not v:
-            continue
-        body[f.name] = _plain(v)
+        body[name] = v if type(v) in _LEAVES else _plain(v)
     return body
 
 

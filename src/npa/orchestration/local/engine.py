@@ -103,6 +103,7 @@ class LocalEngine:
         self._launcher = Launcher(self._root, request.launcher_env(self._env))
         self._lock = threading.RLock()
         self._watches: dict[str, int] = {}
+        self._own: dict[str, str] = {}  # native IDs by name, of launches not yet seen to be over
         self._blind: set[str] = set()
 
     @property
@@ -174,6 +175,7 @@ class LocalEngine:
         reply = self._launcher.launch(body)
         if isinstance(reply, Claimed):
             self._watches[job.name] = reply.pipe
+            self._own[job.name] = str(reply.shim)
             self._ledger.add(about)
             return Launched(str(reply.shim), SOURCE)
         return self._not_claimed(job, folder, reply)
@@ -257,7 +259,8 @@ class LocalEngine:
     def _look(self, ref: JobRef) -> Observation[JobStatus]:
         if bad := self._bad_name(ref):
             return bad
-        seen = self._observer.look(ref)
+        own = self._own.get(ref.name)
+        seen = self._observer.look_for_end(ref, own) if own else self._observer.look(ref)
         if isinstance(seen, Found) and seen.value.settled:
             self._forget(ref.name)
         elif isinstance(seen, Found):
@@ -283,6 +286,7 @@ class LocalEngine:
 
     def _forget(self, name: str) -> None:
         self._ledger.remove(name)
+        self._own.pop(name, None)
         self._blind.discard(name)
         self._drop_watch(name)
 

@@ -81,13 +81,32 @@ class Observer:
         return f"{self._root}/{name}"
 
     def look(self, ref: JobRef) -> Observation[JobStatus]:
+        return self._answered(self._look, ref)
+
+    def look_for_end(self, ref: JobRef, native_id: str) -> Observation[JobStatus]:
+        """As `look`, for a job that our own launch saw claimed: its record alone says all."""
+        return self._answered(lambda asked: self._end(asked, native_id) or self._look(asked), ref)
+
+    def _answered(
+        self, look: Callable[[JobRef], Observation[JobStatus]], ref: JobRef
+    ) -> Observation[JobStatus]:
         try:
-            return self._look(ref)
+            return look(ref)
         except OSError as error:
             cause = _CAUSES.get(error.errno or 0, "UNREADABLE")
             return Unavailable(cause, str(error), SOURCE, self._clock())
         except ValueError as error:
             return Unavailable("GARBAGE", str(error), SOURCE, self._clock())
+
+    def _end(self, ref: JobRef, native_id: str) -> Found[JobStatus] | None:
+        if ref.native_id not in ("", native_id):
+            return None
+        folder = self.folder(ref.name)
+        record = records.read_json(f"{folder}/{layout.RECORD}")
+        if record is None or (record.get("key"), record.get("shim")) != (ref.key, native_id):
+            return None
+        exact = ExactJob(ref.name, native_id, self._clock(), self.bound_to)
+        return self._found(self._status(exact, folder, record))
 
     def _look(self, ref: JobRef) -> Observation[JobStatus]:
         folder = self.folder(ref.name)

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from npa.orchestration.local import layout
@@ -42,7 +42,28 @@ class JobFile:
     tasks: tuple[JobTask, ...]
 
     def to_json(self) -> bytes:
-        return json.dumps({"v": layout.VERSION, **asdict(self)}).encode()
+        return json.dumps(
+            {
+                "v": layout.VERSION,
+                "name": self.name,
+                "key": self.key,
+                "host": self.host,
+                "boot": self.boot,
+                "created": self.created,
+                "grace": self.grace,
+                "tasks": [
+                    {
+                        "path": task.path,
+                        "ranks": task.ranks,
+                        "setup": task.setup,
+                        "cpus": task.cpus,
+                        "memory_gib": task.memory_gib,
+                        "gpus": task.gpus,
+                    }
+                    for task in self.tasks
+                ],
+            }
+        ).encode()
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> JobFile:
