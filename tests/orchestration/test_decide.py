@@ -146,19 +146,19 @@ def test_row_7_an_absent_job_may_still_arrive() -> None:
 
 @pytest.mark.req("D-06")
 def test_row_8_absent_after_the_window_is_refused() -> None:
-    late = replace(INTENDED, observation=ABSENT_LATE, watched=70.1)
+    late = replace(INTENDED, observation=ABSENT_LATE, since_odd=70.1)
     assert decide(late) == d.EndRefused("LAUNCH_VERIFIED_ABSENT")
 
 
 @pytest.mark.req("D-06")
 def test_row_8_a_wall_clock_never_shows_that_nothing_comes_any_more() -> None:
-    jumped = replace(INTENDED, observation=ABSENT_LATE, since_intent=9999.0, watched=0.5)
+    jumped = replace(INTENDED, observation=ABSENT_LATE, since_intent=9999.0, since_odd=0.5)
     assert isinstance(decide(jumped), d.Wait)
 
 
 @pytest.mark.req("D-01", "D-06")
 def test_row_8_the_claim_is_taken_before_a_launch_is_given_up() -> None:
-    late = replace(INTENDED, observation=ABSENT_LATE, watched=70.1, fence=Fence.NOT_TRIED)
+    late = replace(INTENDED, observation=ABSENT_LATE, since_odd=70.1, fence=Fence.NOT_TRIED)
     assert decide(late) == d.Seal()
     assert isinstance(decide(replace(late, fence=Fence.UNSEEN)), d.Wait)
     assert decide(replace(late, fence=Fence.SEALED)) == d.EndRefused("LAUNCH_VERIFIED_ABSENT")
@@ -416,7 +416,6 @@ def situations(observations: list[Observation[JobStatus]]) -> itertools.chain[Si
             cancel_repeat=30.0,
             recoveries_left=left,
             check=check,
-            watched=age,
             since_odd=age,
             fence=FENCES[number % len(FENCES)],
             outputs_own=number % 3 > 0,

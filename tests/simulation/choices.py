@@ -11,6 +11,8 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from simulation.faults import Op
+
 Fault = tuple[int, str]  # the point, and what happens there
 Schedule = tuple[Fault, ...]
 
@@ -63,7 +65,7 @@ class Plan(Protocol):
 
     taken: list[Fault]
 
-    def pick(self, point: int, kinds: Sequence[str]) -> str: ...
+    def pick(self, point: int, op: Op, kinds: Sequence[str]) -> str: ...
 
 
 class Scripted:
@@ -73,10 +75,32 @@ class Scripted:
         self._faults = dict(schedule)
         self.taken: list[Fault] = []
 
-    def pick(self, point: int, kinds: Sequence[str]) -> str:
+    def pick(self, point: int, op: Op, kinds: Sequence[str]) -> str:
         fault = self._faults.get(point, "")
         if not fault or fault not in kinds:
             return ""
+        self.taken.append((point, fault))
+        return fault
+
+
+class Told:
+    """A story: `{(Op.LAUNCH, 1): "late"}` is the first launch; (op, 0) is every call of that kind.
+
+    For tests that say what happens, not at which point. Raises AssertionError for a fault that does
+    not fit its call.
+    """
+
+    def __init__(self, story: Mapping[tuple[Op, int], str]) -> None:
+        self._story = dict(story)
+        self._counts: dict[Op, int] = {}
+        self.taken: list[Fault] = []
+
+    def pick(self, point: int, op: Op, kinds: Sequence[str]) -> str:
+        count = self._counts[op] = self._counts.get(op, 0) + 1
+        fault = self._story.get((op, count)) or self._story.get((op, 0), "")
+        if not fault:
+            return ""
+        assert fault in kinds, f"{fault} does not happen at {op}"
         self.taken.append((point, fault))
         return fault
 
@@ -89,7 +113,7 @@ class Enumerated:
         self._left = budget
         self.taken: list[Fault] = []
 
-    def pick(self, point: int, kinds: Sequence[str]) -> str:
+    def pick(self, point: int, op: Op, kinds: Sequence[str]) -> str:
         if not self._left or not kinds:
             return ""
         number = self._choices.choose(len(kinds) + 1)
@@ -110,7 +134,7 @@ class Drawn:
         self._rate = rate
         self.taken: list[Fault] = []
 
-    def pick(self, point: int, kinds: Sequence[str]) -> str:
+    def pick(self, point: int, op: Op, kinds: Sequence[str]) -> str:
         if not self._left or not kinds or self._random.random() >= self._rate:
             return ""
         self._left -= 1

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from simulation.choices import Plan
-from simulation.faults import SWITCH
-from simulation.invariants import Played, check_all
+from simulation.faults import SWITCH, Op
+from simulation.invariants import Invariant, Played, check_all
 from simulation.play import Stage, drive_once, drive_to_the_end
 from simulation.scenarios import Scenario
 from simulation.world import Process, World
@@ -107,8 +107,8 @@ class OnlySwitches:
     def taken(self) -> list[tuple[int, str]]:
         return self._plan.taken
 
-    def pick(self, point: int, kinds: tuple[str, ...]) -> str:
-        return self._plan.pick(point, (SWITCH,) if SWITCH in kinds else ())
+    def pick(self, point: int, op: Op, kinds: tuple[str, ...]) -> str:
+        return self._plan.pick(point, op, (SWITCH,) if SWITCH in kinds else ())
 
 
 def play_two(scenario: Scenario, plan: Plan) -> Played:
@@ -118,6 +118,17 @@ def play_two(scenario: Scenario, plan: Plan) -> Played:
     stage.world.switch = lambda: None
     drive_to_the_end(stage)
     check_all(stage.played)
+    return stage.played
+
+
+def play_two_for(invariant: Invariant, scenario: Scenario, plan: Plan) -> Played:
+    """As `play_two`, asking one invariant only."""
+    stage = Stage(scenario, World(plan, person_faults=False, switches=True))
+    Duel(stage).run()
+    stage.world.switch = lambda: None
+    drive_to_the_end(stage)
+    stage.played.state = stage.world.watch.shadow
+    invariant(stage.played)
     return stage.played
 
 

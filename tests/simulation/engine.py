@@ -37,6 +37,12 @@ WINDOW_SECONDS = 6.0
 SOURCE = "sim-queue"
 
 
+def _word(seen: Observation[JobStatus]) -> str:
+    if isinstance(seen, Found):
+        return f"{seen.value.phase.value}{'' if seen.value.settled else ' unsettled'}"
+    return type(seen).__name__.lower()
+
+
 class QueueEngine:
     """`npa.orchestration.engine.Engine` over the simulated queue. One for each driver process."""
 
@@ -121,6 +127,7 @@ class QueueEngine:
         else:
             seen = {r.name: self._look(r) for r in refs}
         self._process.last.update(seen)
+        world.watch.log.extend(f"saw {_word(seen[r.name])}" for r in refs)
         return seen
 
     def _absent(self, ref: JobRef) -> Absent:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from simulation import choices
 from simulation.choices import Drawn, Enumerated, Exhaustive, Plan, Schedule, Scripted
-from simulation.faults import distinct
+from simulation.faults import Op, distinct
 from simulation.invariants import Played
 from simulation.play import play
 from simulation.scenarios import Scenario
@@ -26,12 +26,14 @@ class Failure:
     number: int
     what: str
     seed: int | None = None
+    two: bool = False
 
     def __str__(self) -> str:
+        two = "+two" if self.two else ""
         seed = f" (seed {self.seed})" if self.seed is not None else ""
         return (
             f"{self.scenario}{seed}: {self.what}\n"
-            f"  replay: make simulate REPLAY='{self.scenario}:{choices.write(self.schedule)}'"
+            f"  replay: make simulate REPLAY='{self.scenario}{two}:{choices.write(self.schedule)}'"
         )
 
 
@@ -93,7 +95,7 @@ class _Widths(Scripted):
         super().__init__()
         self._widths = widths
 
-    def pick(self, point: int, kinds: object) -> str:
+    def pick(self, point: int, op: Op, kinds: object) -> str:
         self._widths.append(len(kinds))  # type: ignore[arg-type]
         return ""
 
@@ -116,7 +118,14 @@ def _one(
         tally.faults += len(plan.taken)
         schedule = shrink(scenario, tuple(plan.taken), violation.number, player)
         tally.failures.append(
-            Failure(scenario.name, schedule, violation.number, str(violation), seed)
+            Failure(
+                scenario.name,
+                schedule,
+                violation.number,
+                str(violation),
+                seed,
+                two=player.__module__.endswith("duel"),
+            )
         )
 
 
@@ -138,7 +147,7 @@ def drawn(
     return tally
 
 
-class _Distinct:
+class Distinct:
     """A plan without the twins of other faults."""
 
     def __init__(self, plan: Plan) -> None:
@@ -148,13 +157,13 @@ class _Distinct:
     def taken(self) -> list[choices.Fault]:
         return self._plan.taken
 
-    def pick(self, point: int, kinds: Sequence[str]) -> str:
-        return self._plan.pick(point, distinct(kinds))
+    def pick(self, point: int, op: Op, kinds: Sequence[str]) -> str:
+        return self._plan.pick(point, op, distinct(kinds))
 
 
 def distinct_only(scenario: Scenario, plan: Plan) -> Played:
     """`play` with distinct faults only."""
-    return play(scenario, _Distinct(plan))  # type: ignore[arg-type]
+    return play(scenario, Distinct(plan))  # type: ignore[arg-type]
 
 
 def shrink(scenario: Scenario, schedule: Schedule, number: int, player: Player = play) -> Schedule:

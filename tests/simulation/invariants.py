@@ -84,9 +84,12 @@ def nothing_on_blindness(p: Played) -> None:
     for cancel in p.world.watch.cancels:
         seen = cancel.seen
         _check(isinstance(seen, Found), 4, f"cancel of {cancel.exact.native_id} on {seen!r}")
+    launched = {f.key for f in p.world.watch.launches}
     for end in p.world.watch.ends:
         if end.pid == PERSON or end.refused or not p.world.watch.tries[end.key].intents:
             continue
+        if end.body["code"] == "LAUNCH_NOT_MADE" and end.key not in launched:
+            continue  # its own driver left the launch out
         _check(
             isinstance(end.seen, (Found, Absent)),
             4,
@@ -114,7 +117,13 @@ def true_success(p: Played) -> None:
             name = watch.tries[end.key].name
             _check("" not in writers, 6, f"{name} succeeded without its outputs")
             foreign = [w for w in writers if w != end.key]
-            _check(not foreign, 6, f"{name} succeeded with the outputs of another attempt")
+            # a payload that itself ends well vouches for what lies at its places
+            own_word = member.get("ended_at") and end.body.get("provider") == "succeeded"
+            _check(
+                not foreign or bool(own_word),
+                6,
+                f"{name} succeeded with the outputs of another attempt",
+            )
             _check((end.key, path) in ran, 6, f"{name} succeeded and never ran")
     for over in watch.overs:
         if over.kind != "completed":
@@ -175,9 +184,10 @@ def budgets_once(p: Played) -> None:
         )
         for (wave, _), count in used.items():
             _check(count <= budget, 10, f"{wave} has {count} attempts by {cause}, {budget} allowed")
-    for key, _at, age in watch.recoveries:
-        fresh = age <= policy.preflight_fresh_seconds
-        _check(fresh, 10, f"{watch.tries[key].name} was reserved on a preflight {age:.0f} s old")
+    for fact in watch.launches:
+        fresh = fact.check_age <= policy.preflight_fresh_seconds + policy.skew_seconds + 1.0
+        name = watch.tries[fact.key].name
+        _check(fresh, 10, f"{name} was launched on a preflight {fact.check_age:.0f} s old")
 
 
 def valid_chain(p: Played) -> None:
@@ -218,7 +228,10 @@ def nothing_lives_on(p: Played) -> None:
 def it_ends(p: Played) -> None:
     """14. Once faults stop, a run ends; what is harmless changes nothing of how."""
     _check(p.state.lifecycle.over, 14, f"the run did not end: {p.endings}")
-    if p.faults <= HARMLESS and not p.scenario.cancel_after and not p.scenario.natures:
+    jumped = p.scenario.policy.max_wait_seconds and "clock-forward" in p.faults
+    harmless = p.faults <= HARMLESS and not jumped
+    harmless = harmless and not p.world.person.asked_to_cancel
+    if harmless and not p.scenario.cancel_after and not p.scenario.natures:
         _check(
             p.state.lifecycle.value == "completed",
             14,
@@ -255,6 +268,10 @@ ALL: tuple[Invariant, ...] = (
     it_ends,
     exit_75_is_true,
 )
+
+
+NUMBERS = (11, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15)  # of ALL, in its order
+BY_NUMBER = dict(zip(NUMBERS, ALL, strict=True))
 
 
 def check_all(played: Played) -> None:

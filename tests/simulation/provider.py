@@ -51,6 +51,7 @@ TIMELINES: dict[str, tuple[Event, ...]] = {
     "preempted": ((1, "run"), (4, "fail:PREEMPTED"), (7, "settle")),
     "preempted-late": ((1, "run"), (2, "write"), (3, "fail:PREEMPTED"), (4, "settle")),
     "preempted-some": ((1, "run"), (2, "write-one"), (3, "fail:PREEMPTED"), (4, "settle")),
+    "evicted": ((1, "run"), (4, "fail:EVICTED"), (7, "settle")),
     "foreign": ((1, "run"), (2, "cancelled"), (3, "settle")),
     "forever": ((1, "run"),),
     "sick": ((1, "run"), (2, "sick:NODE_NOT_READY")),

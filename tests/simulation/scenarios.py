@@ -66,22 +66,22 @@ class Scenario:
         return prepare(request, NoTools())
 
 
-def _step(name: str, tail: str, outputs: int = 1, extra: str = "") -> str:
+def step(name: str, tail: str, outputs: int = 1, extra: str = "") -> str:
     uris = ", ".join(f"{{uri: '{{{{run.uri}}}}{name}/{i}'}}" for i in range(outputs))
     return f"  {name}: {{run: {{shell: 'true'}}, outputs: [{uris}]{extra}{tail}}}\n"
 
 
 SINGLE = Scenario(
     "single",
-    "initial: a\nstates:\n" + _step("a", ", terminal: true", outputs=2),
+    "initial: a\nstates:\n" + step("a", ", terminal: true", outputs=2),
     ("a",),
 )
 CHAIN = Scenario(
     "chain",
     "initial: a\nstates:\n"
-    + _step("a", ", next: b")
-    + _step("b", ", next: c")
-    + _step("c", ", terminal: true"),
+    + step("a", ", next: b")
+    + step("b", ", next: c")
+    + step("c", ", terminal: true"),
     ("a", "b", "c"),
     needs={"b": ("a",), "c": ("b",)},
 )
@@ -93,8 +93,8 @@ def _parallel(name: str, mode: str) -> Scenario:
         name,
         "initial: all\nstates:\n"
         f"  all: {{parallel: [m1, m2, m3], maxConcurrency: 2, parallelMode: {mode}, next: join}}\n"
-        + "".join(_step(m, "") for m in ("m1", "m2", "m3"))
-        + _step("join", ", terminal: true"),
+        + "".join(step(m, "") for m in ("m1", "m2", "m3"))
+        + step("join", ", terminal: true"),
         (*members, "join"),
         needs={"join": members},
     )
@@ -118,7 +118,7 @@ LOOP = Scenario(
     "  work: {run: {shell: 'true'}, outputs: [{uri: '{{run.uri}}work/{{loop.refine}}'}]}\n"
     "  gate: {writesDecision: true, run: {shell: 'true'},"
     " outputs: [{uri: '{{run.uri}}gate/{{loop.refine}}.json', schema: decision.v1}]}\n"
-    + _step("end", ", terminal: true"),
+    + step("end", ", terminal: true"),
     ("refine[1]/work", "refine[1]/gate", "refine[2]/work", "refine[2]/gate", "end"),
     needs={
         "refine[1]/gate": ("refine[1]/work",),
@@ -134,8 +134,8 @@ BRANCH = Scenario(
     "  gate: {writesDecision: true, run: {shell: 'true'},"
     " outputs: [{uri: '{{run.uri}}gate.json', schema: decision.v1}],"
     " transitions: [{when: promote_checkpoint, goto: good}, {when: loop_back, goto: bad}]}\n"
-    + _step("good", ", terminal: true")
-    + _step("bad", ", terminal: true"),
+    + step("good", ", terminal: true")
+    + step("bad", ", terminal: true"),
     ("gate", "good"),
     needs={"good": ("gate",)},
     content=_decision,
@@ -150,19 +150,25 @@ GANG = Scenario(
 RETRY = Scenario(
     "retry",
     "initial: a\nstates:\n"
-    + _step("a", ", next: b", extra=", retry: {payload: 1, backoffSeconds: 1}")
-    + _step("b", ", terminal: true"),
+    + step("a", ", next: b", extra=", retry: {payload: 1, backoffSeconds: 1}")
+    + step("b", ", terminal: true"),
     ("a", "b"),
     needs={"b": ("a",)},
     policy=replace(POLICY, retries=1),
     natures=("exit", "preempted"),
 )
+# A failed attempt leaves outputs behind, and the next one is preempted before it writes any.
+LEFTOVERS = replace(RETRY, name="leftovers", natures=("exit-late", "preempted"))
+# Every attempt is preempted: the budget of recoveries must end it.
+UNLUCKY = replace(SINGLE, name="unlucky", natures=("preempted",) * 5)
+# The first launch leaves a row that no controller ever takes up.
+PHANTOM = replace(SINGLE, name="phantom", natures=("phantom",))
 CANCELLED = Scenario(
     "cancelled",
     "initial: all\nstates:\n"
     "  all: {parallel: [m1, m2], next: join}\n"
-    + "".join(_step(m, "") for m in ("m1", "m2"))
-    + _step("join", ", terminal: true"),
+    + "".join(step(m, "") for m in ("m1", "m2"))
+    + step("join", ", terminal: true"),
     ("all/m1", "all/m2", "join"),
     needs={"join": ("all/m1", "all/m2")},
     cancel_after=1,
@@ -180,6 +186,9 @@ ALL: tuple[Scenario, ...] = (
     BRANCH,
     GANG,
     RETRY,
+    LEFTOVERS,
+    UNLUCKY,
+    PHANTOM,
     CANCELLED,
     DEADLINE,
     LOCAL,

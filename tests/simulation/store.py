@@ -123,7 +123,8 @@ class SimStorage:
         raise AssertionError("drivers download nothing")
 
     def delete(self, key: str) -> None:
-        raise AssertionError("drivers delete nothing")
+        assert not self._faulty, "drivers delete nothing"
+        self._world.store.pop(key, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,7 @@ class SimArtifacts:
     def _down(self) -> Unavailable | None:
         world = self._world
         if world.is_down("artifacts", world.enter(Op.LOOK)):
+            world.watch.log.append("blind look")
             return Unavailable("timeout", "", SOURCE, world.wall)
         return None
 
@@ -151,6 +153,7 @@ class SimArtifacts:
         if down is not None:
             return down
         known = self._world.provider.artifacts.get(uri)
+        self._world.watch.log.append("absent" if known is None else "there")
         if known is None:
             return Absent("404 NoSuchKey", SOURCE, self._world.wall)
         return Found(Blob(known.data, etag(known.data)), SOURCE, self._world.wall)

@@ -39,7 +39,7 @@ def test_a_budget_bounds_the_faults_of_a_run() -> None:
     for _ in generator.runs():
         plan = Enumerated(generator, 2)
         for point in range(1, 5):
-            plan.pick(point, ("x",))
+            plan.pick(point, Op.READ, ("x",))
         seen.append(tuple(point for point, _ in plan.taken))
     assert sorted(seen) == sorted(
         pick for n in (0, 1, 2) for pick in itertools.combinations(range(1, 5), n)
@@ -50,7 +50,7 @@ def test_a_seed_is_a_schedule() -> None:
     def draw() -> list[choices.Fault]:
         plan = Drawn(7, budget=5, rate=0.3)
         for point in range(100):
-            plan.pick(point, ("a", "b", "c"))
+            plan.pick(point, Op.READ, ("a", "b", "c"))
         return plan.taken
 
     assert draw() == draw()

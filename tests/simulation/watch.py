@@ -54,6 +54,7 @@ class LaunchFact:
     key: str
     intended: bool  # its intent was durable
     number: int
+    check_age: float  # seconds since its own process saw a good preflight; 0: none was due
 
 
 @dataclass(slots=True)
@@ -115,9 +116,10 @@ class Watch:
         self.reopened = 0
         self.problems: list[tuple[int, str]] = []
         self.shadow = RunState()
-        self.preflights: list[tuple[float, bool]] = []
-        self.recoveries: list[tuple[str, float, float]] = []  # key, at, age of the last good check
+        self.preflights: dict[int, float] = {}  # process -> when its last good one was
+        self.recoveries: list[str] = []  # attempts that replace one that had been launched
         self.vouched: set[str] = set()
+        self.log: list[str] = []  # what was done and seen, in order, in words
 
     # -- the journal ---------------------------------------------------------------------------
 
@@ -148,6 +150,7 @@ class Watch:
                     self.reopened,
                 )
                 self.latest.update(dict.fromkeys(body["digests"], body["key"]))
+                self.log.append(f"reserve {body['number']} {body['cause']}")
                 if body["cause"] == "recovery":
                     self._recovery(body)
             case "intent" if body["verb"] == "launch":
@@ -163,6 +166,8 @@ class Watch:
                     self.vouched.add(body["key"])
             case "ended":
                 self._ended(pid, body)
+            case "observed" | "cancel_unverified" | "vouched":
+                self._try(body)
             case "completed" | "run_failed" | "run_cancelled":
                 self._over(kind, pid)
             case "reopened":
@@ -179,11 +184,10 @@ class Watch:
 
     def _recovery(self, body: dict[str, Any]) -> None:
         parent = self.tries.get(body.get("parent", ""))
-        if parent is None or parent.ended is None or parent.ended["result"] == "refused":
-            return  # nothing was launched: no check of outputs or preflight is due
-        good = [at for at, passed in self.preflights if passed]
-        age = self._world.mono - good[-1] if good else float("inf")
-        self.recoveries.append((body["key"], self._world.mono, age))
+        if parent is None or parent.ended is None:
+            return
+        if parent.ended["result"] != "refused" or body["parent"] in self.recoveries:
+            self.recoveries.append(body["key"])
 
     def _ended(self, pid: int, body: dict[str, Any]) -> None:
         known = self._try(body)
@@ -226,7 +230,10 @@ class Watch:
         known = self.tries.get(job.key)
         intended = known is not None and known.intents == 1 and known.name == job.name
         number = known.number if known is not None else 0
-        self.launches.append(LaunchFact(process.pid, job.key, intended, number))
+        checked = self.preflights.get(process.pid, float("-inf"))
+        age = self._world.mono - checked if job.key in self.recoveries else 0.0
+        self.log.append(f"launch {number}")
+        self.launches.append(LaunchFact(process.pid, job.key, intended, number, age))
 
     def cancelling(self, process: Process, exact: ExactJob) -> None:
         recorded = tuple(t.native_id for t in self.tries.values() if t.name == exact.name)
@@ -234,10 +241,13 @@ class Watch:
             exact.native_id in t.cancels for t in self.tries.values() if t.name == exact.name
         )
         seen = process.last.get(exact.name)
+        self.log.append(f"cancel {exact.native_id}")
         self.cancels.append(CancelFact(process.pid, exact, recorded, intended, seen))
 
     def preflighted(self, at: float, *, passed: bool) -> None:
-        self.preflights.append((at, passed))
+        if passed:
+            self.preflights[self._world.process.pid] = at
+        self.log.append("preflight" if passed else "preflight failed")
 
     # -- the provider --------------------------------------------------------------------------
 

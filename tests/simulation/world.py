@@ -121,7 +121,7 @@ class World:
         self.trace.append(op)
         self.mono += POINT_SECONDS
         self.wall += POINT_SECONDS
-        fault = self.plan.pick(self.point, self._kinds[op])
+        fault = self.plan.pick(self.point, op, self._kinds[op])
         if not fault:
             return ""
         return self._general(fault)

@@ -64,11 +64,11 @@ class Situation:
     """All that is known of one open attempt at this moment.
 
     Times are seconds. `since_intent` is the age of the launch intent, by the journal's wall clock
-    for an earlier driver's: deadlines are measured with it (0: none). `watched` is how long this
-    very driver has known the open intent, on its own monotonic clock: only that can show that
-    nothing comes any more, because wall clocks jump. `since_odd` is how long the present view has
-    been one that cannot last: a launched job that is absent, a word that is not known, an end
-    without its clean-up. `outputs_own`: no earlier attempt can have written what is there.
+    for an earlier driver's: deadlines are measured with it (0: none). `since_odd` is for how long
+    this very driver, on its own monotonic clock, has had a view that cannot last: an absent job, a
+    word that is not known, an end without its clean-up. Nothing else shows that nothing comes any
+    more: wall clocks jump, and who could not look has not seen that it is not there.
+    `outputs_own`: no earlier attempt can have written what is there.
     """
 
     goal: Goal
@@ -89,7 +89,6 @@ class Situation:
     cancel_repeat: float
     recoveries_left: int
     check: Check
-    watched: float = 0.0
     since_odd: float = 0.0
     odd_patience: float = 600.0
     outputs_own: bool = True
@@ -233,7 +232,7 @@ def decide(s: Situation) -> Step:
 
 def _absent(s: Situation, proof: str, late: bool) -> Step:
     if s.stage is Stage.INTENDED:
-        if late and s.watched <= s.window + s.skew:  # 7
+        if late and s.since_odd <= s.window + s.skew:  # 7
             return Wait("the launch may still arrive", min(SOON, s.window + s.skew))
         return _never_came(s)
     if late and s.since_odd <= s.window + s.skew:  # one look may be stale, or too early
@@ -342,6 +341,7 @@ def _may_replace(s: Situation, why: str) -> Step | None:
             assert_never(s.outputs)
 
 
+PREFLIGHT_FAILS = Hold("PREFLIGHT", "the preflight does not pass, so nothing is launched again")
 SOME_EXIST = Hold("OUTPUT_EVIDENCE", "some declared outputs exist and some do not")
 ONE_IS_INVALID = Hold("OUTPUT_EVIDENCE", "a declared output exists and is not what its schema says")
 NOT_ITS_OWN = Hold("OUTPUT_EVIDENCE", "declared outputs exist that this attempt may not have made")
@@ -437,7 +437,7 @@ def _transient(s: Situation, fact: Evidence) -> Step:
         case Check.STALE:  # 24
             return RunPreflight()
         case Check.FAILED:
-            return Hold("PREFLIGHT", "the preflight does not pass, so nothing is launched again")
+            return PREFLIGHT_FAILS
         case Check.PASSED:  # 25: ends this attempt; `judge` reserves the successor
             return Fail(Klass.TRANSIENT, fact.code, fact)
         case _:

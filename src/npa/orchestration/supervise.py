@@ -38,11 +38,10 @@ ROUNDS_MAX = 8  # looks that one decision may ask for in one tick; more would be
 class Clocks:
     """What one driver remembers of an attempt's times, on its own monotonic clock.
 
-    `watched` is since when it has known the open intent; `odd` what cannot last, and since when.
+    `odd` is what cannot last of the present view, and since when it has been so.
     """
 
     intent: float | None = None
-    watched: float | None = None
     odd: tuple[str, float] = ("", 0.0)
     first_cancel: float | None = None
     cancels: int = 0
@@ -100,7 +99,7 @@ class Supervisor:
             clocks = self.clocks.setdefault(effect.key, Clocks())
             match effect:
                 case LaunchEffect():
-                    clocks.intent = clocks.watched = mono
+                    clocks.intent = mono
                 case CancelEffect():
                     clocks.cancels += 1
                     clocks.first_cancel = (
@@ -146,9 +145,7 @@ class Supervisor:
                 case d.Seal():
                     self._seal(attempt)
                 case d.RunPreflight():
-                    found = [f for f in self.engine.preflight(steps) if f.blocking]
-                    self.checked = (not found, tick.mono)
-                    tick.emit(e.Preflight(not found, tuple(f.code for f in found)))
+                    self._preflight(steps, tick)
                 case d.Adopt(native_id=native_id, source=source):
                     tick.emit(e.Outcome(attempt.key, native_id, source, adopted=True))
                 case _:
@@ -199,7 +196,6 @@ class Supervisor:
             recoveries_left=self.policy.recoveries
             - tick.state.charged(wave, Klass.TRANSIENT.value),
             check=self._check(tick),
-            watched=tick.mono - clocks.watched if clocks.watched is not None else 0.0,
             since_odd=self._since_odd(attempt, observation, tick),
             odd_patience=self.policy.odd_patience_seconds,
             outputs_own=_outputs_own(attempt, wave),
@@ -231,7 +227,6 @@ class Supervisor:
         if clocks.intent is None and attempt.stage is not Stage.RESERVED:
             # an earlier driver's intent: its age by the wall clock, never less than nothing
             clocks.intent = tick.mono - max(0.0, tick.wall - attempt.intended_at)
-            clocks.watched = tick.mono
         return clocks
 
     def _deadline(self, attempt: Attempt) -> float:
@@ -240,13 +235,11 @@ class Supervisor:
         return max(own) if own else self.policy.max_wait_seconds
 
     def _check(self, tick: Tick) -> d.Check:
-        """This driver's own preflight. An earlier driver's says nothing of now, and a failed one
-        is made again after a while: what it found may have been put right."""
+        """This driver's own preflight: an earlier driver's says nothing of now."""
         if self.checked is None:
             return d.Check.STALE
         passed, at = self.checked
-        fresh = self.policy.preflight_fresh_seconds if passed else d.LATER
-        if tick.mono - at > fresh:
+        if tick.mono - at > self.policy.preflight_fresh_seconds:
             return d.Check.STALE
         return d.Check.PASSED if passed else d.Check.FAILED
 
@@ -302,6 +295,8 @@ class Supervisor:
         if tick.mono < clocks.due:
             tick.wait(attempt.wave, "pausing before the next attempt", clocks.due - tick.mono)
             return
+        if attempt.cause is e.Cause.RECOVERY and not self._still_passes(attempt, steps, tick):
+            return
         room = self.engine.room([*tick.chosen, *steps])
         if room.kind is RoomKind.BUSY:
             tick.wait_for_room(attempt.wave, room.reason, d.LATER)
@@ -309,6 +304,20 @@ class Supervisor:
         tick.chosen.extend(steps)
         tick.emit(e.Intent(attempt.key, e.Verb.LAUNCH, self.engine.launch_window_seconds))
         tick.effects.append(LaunchEffect(attempt.key, tuple(steps)))
+
+    def _still_passes(self, attempt: Attempt, steps: Sequence[Step], tick: Tick) -> bool:
+        """24 again, just before the launch: the reservation may be another driver's, or old."""
+        if self._check(tick) is d.Check.STALE:
+            self._preflight(steps, tick)
+        if self._check(tick) is d.Check.PASSED:
+            return True
+        tick.holds[attempt.wave] = d.PREFLIGHT_FAILS
+        return False
+
+    def _preflight(self, steps: Sequence[Step], tick: Tick) -> None:
+        found = [f for f in self.engine.preflight(steps) if f.blocking]
+        self.checked = (not found, tick.mono)
+        tick.emit(e.Preflight(not found, tuple(f.code for f in found)))
 
     def _backoff(self, attempt: Attempt, steps: Sequence[Step]) -> float:
         if attempt.cause is not e.Cause.RETRY and attempt.cause is not e.Cause.RECOVERY:
@@ -499,8 +508,8 @@ def _stand_ins(attempt: Attempt) -> tuple[Step, ...]:
 
 
 def _oddity(attempt: Attempt, observation: Observation[JobStatus]) -> str:
-    """Names a view of a launched job that cannot last; "" for one that can."""
-    if attempt.stage is not Stage.LAUNCHED:
+    """Names a view of a job that cannot last; "" for one that can."""
+    if attempt.stage is Stage.RESERVED:
         return ""
     if isinstance(observation, Absent):
         return "absent"
