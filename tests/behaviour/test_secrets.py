@@ -49,7 +49,7 @@ class CommandLines:
         self._thread.join()
 
     def _collect(self) -> None:
-        while not self._over.wait(0.01):
+        while not self._over.wait(0.03):
             for entry in os.scandir("/proc"):
                 if entry.name.isdigit():
                     try:

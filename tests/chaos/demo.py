@@ -6,6 +6,7 @@ starts and when it ends, once an attempt and rank.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,7 +47,8 @@ def write(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return {"PYTHONPATH": str(folder.parent / "counter")}
+    places = [str(folder.parent / "counter"), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(place for place in places if place)}
 
 
 def essence(result: Mapping[str, object]) -> dict[str, object]:

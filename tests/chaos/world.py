@@ -106,6 +106,7 @@ class World:
             "NPA_CONFIG_DIR": str(self.home.path),
             "CHAOS_TRACE": str(self.trace),
             "NO_COLOR": "1",
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
             **self.env,
         }
 
