@@ -6,10 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN_PYTEST := $(BIN)/python -m pytest
 WORKERS ?= auto
+SEEDS ?= 2000
+FAULTS ?= 200
+REPLAY ?=
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test e2e-local e2e-skypilot lint chaos format requirements lock bench clean
+.PHONY: help demo test simulate e2e-local e2e-skypilot lint chaos format requirements lock bench clean
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -17,8 +20,11 @@ help: ## list the commands
 demo: $(VENV)/.demo ## set up, then run the digits pipeline on this machine
 	@$(BIN)/npa workbench workflow submit examples/digits/pipeline.yaml --engine local
 
-test: lint ## set up, then format check, lint, types, layers and all tests but the end-to-end ones
-	@$(RUN_PYTEST) -n $(WORKERS) -m "not e2e"
+test: lint ## set up, then format check, lint, types, layers and all tests but the long ones
+	@$(RUN_PYTEST) -n $(WORKERS) -m "not e2e and not exhaustive"
+
+simulate: $(VENV)/.dev ## drawn schedules against the simulated world (SEEDS=2000 FAULTS=200, or REPLAY=...)
+	@PYTHONPATH=tests $(BIN)/python -m simulation --seeds $(SEEDS) --faults $(FAULTS) --replay '$(REPLAY)'
 
 e2e-local: $(VENV)/.bdd100k ## run the bdd100k pipeline on this machine, and check what it measured
 	@$(RUN_PYTEST) tests/e2e/test_bdd100k.py -m e2e

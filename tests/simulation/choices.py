@@ -143,6 +143,21 @@ class Drawn:
         return fault
 
 
+class Only:
+    """A plan with some kinds of faults only."""
+
+    def __init__(self, plan: Plan, kinds: frozenset[str]) -> None:
+        self._plan = plan
+        self._kinds = kinds
+
+    @property
+    def taken(self) -> list[Fault]:
+        return self._plan.taken
+
+    def pick(self, point: int, op: Op, kinds: Sequence[str]) -> str:
+        return self._plan.pick(point, op, tuple(k for k in kinds if k in self._kinds))
+
+
 def write(schedule: Sequence[Fault]) -> str:
     """`12:kill-before,31:lost-reply`; `-` for no fault at all."""
     return ",".join(f"{point}:{fault}" for point, fault in schedule) or "-"

@@ -9,16 +9,16 @@ takes over.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from simulation.choices import Plan
-from simulation.faults import SWITCH, Op
+from simulation.choices import Only, Plan
+from simulation.faults import SWITCH
 from simulation.invariants import Invariant, Played, check_all
 from simulation.play import Stage, drive_once, drive_to_the_end
 from simulation.scenarios import Scenario
 from simulation.world import Process, World
 
+SWITCHES = frozenset({SWITCH})
 WAIT_SECONDS_MAX = 60.0  # of real time, for the other thread: longer is a deadlock
 
 
@@ -97,20 +97,6 @@ class Duel:
         corner.turn.release()
 
 
-class OnlySwitches:
-    """Restricts a plan to switches between drivers."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-
-    @property
-    def taken(self) -> list[tuple[int, str]]:
-        return self._plan.taken
-
-    def pick(self, point: int, op: Op, kinds: tuple[str, ...]) -> str:
-        return self._plan.pick(point, op, (SWITCH,) if SWITCH in kinds else ())
-
-
 def play_two(scenario: Scenario, plan: Plan) -> Played:
     """Two drivers, then as many as it takes. Raises Violation."""
     stage = Stage(scenario, World(plan, person_faults=False, switches=True))
@@ -132,13 +118,6 @@ def play_two_for(invariant: Invariant, scenario: Scenario, plan: Plan) -> Played
     return stage.played
 
 
-def only_switches(player: Callable[[Scenario, Plan], Played]) -> Callable[..., Played]:
-    """The player with nothing but switches."""
-
-    def play(scenario: Scenario, plan: Plan) -> Played:
-        return player(scenario, OnlySwitches(plan))  # type: ignore[arg-type]
-
-    return play
-
-
-duel = only_switches(play_two)
+def duel(scenario: Scenario, plan: Plan) -> Played:
+    """`play_two` with nothing but switches."""
+    return play_two(scenario, Only(plan, SWITCHES))

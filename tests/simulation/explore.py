@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from simulation import choices
-from simulation.choices import Drawn, Enumerated, Exhaustive, Plan, Schedule, Scripted
-from simulation.faults import Op, distinct
+from simulation.choices import Drawn, Enumerated, Exhaustive, Only, Plan, Schedule, Scripted
+from simulation.faults import DISTINCT, Op
 from simulation.invariants import Played
 from simulation.play import play
 from simulation.scenarios import Scenario
@@ -147,23 +147,9 @@ def drawn(
     return tally
 
 
-class Distinct:
-    """A plan without the twins of other faults."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-
-    @property
-    def taken(self) -> list[choices.Fault]:
-        return self._plan.taken
-
-    def pick(self, point: int, op: Op, kinds: Sequence[str]) -> str:
-        return self._plan.pick(point, op, distinct(kinds))
-
-
 def distinct_only(scenario: Scenario, plan: Plan) -> Played:
     """`play` with distinct faults only."""
-    return play(scenario, Distinct(plan))  # type: ignore[arg-type]
+    return play(scenario, Only(plan, DISTINCT))
 
 
 def shrink(scenario: Scenario, schedule: Schedule, number: int, player: Player = play) -> Schedule:

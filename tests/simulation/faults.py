@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import Enum
 
 
@@ -139,6 +138,4 @@ def kinds_at(op: Op, *, person: bool = True, switch: bool = False) -> tuple[str,
     return (*KILLS, *(PERSON if person else ()), *KINDS[op], *((SWITCH,) if switch else ()))
 
 
-def distinct(kinds: Sequence[str]) -> tuple[str, ...]:
-    """The kinds without those that do what another does."""
-    return tuple(kind for kind in kinds if kind not in TWINS)
+DISTINCT = frozenset(kind for op in Op for kind in kinds_at(op)) - TWINS

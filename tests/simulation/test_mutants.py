@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from simulation import explore, invariants, mutants
-from simulation.choices import Plan
-from simulation.duel import OnlySwitches, play_two_for
+from simulation.choices import Only, Plan
+from simulation.duel import SWITCHES, play_two_for
 from simulation.invariants import Played
 from simulation.mutants import Mutant
 from simulation.play import play_for
@@ -19,7 +19,7 @@ def test_a_deliberate_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPat
 
     def player(scenario: Scenario, plan: Plan) -> Played:
         if mutant.two:
-            return play_two_for(invariant, scenario, OnlySwitches(plan))  # type: ignore[arg-type]
+            return play_two_for(invariant, scenario, Only(plan, SWITCHES))
         return play_for(invariant, scenario, plan)
 
     mutant.patch(monkeypatch)

@@ -7,7 +7,6 @@ import pytest
 from simulation import explore, scenarios
 from simulation.scenarios import Scenario
 
-
 LARGE = (
     scenarios.GROUP,
     scenarios.WINDOW,

@@ -8,7 +8,7 @@ from simulation import explore, scenarios
 from simulation.duel import duel, play_two
 from simulation.scenarios import Scenario
 
-SHARDS = 4
+SHARDS = 8
 QUICK = (scenarios.SINGLE, scenarios.LOCAL, scenarios.RETRY)
 
 
@@ -21,18 +21,15 @@ def test_a_second_driver_at_every_point_and_back(scenario: Scenario) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("shard", range(SHARDS))
-@pytest.mark.parametrize("scenario", [scenarios.SINGLE, scenarios.LOCAL], ids=lambda s: s.name)
-def test_every_interleaving_of_three_switches(scenario: Scenario, shard: int) -> None:
-    tally = explore.all_schedules(scenario, 3, shard=shard, shards=SHARDS, player=duel)
+def test_every_interleaving_of_three_switches(shard: int) -> None:
+    tally = explore.all_schedules(scenarios.SINGLE, 3, shard=shard, shards=SHARDS, player=duel)
     assert not tally.failures, "\n".join(map(str, tally.failures))
-    assert tally.schedules > 1300  # four shards of two scenarios: more than 10,000
+    assert tally.schedules > 1300  # eight shards: more than 10,000
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    "scenario",
-    [scenarios.CHAIN, scenarios.GROUP, scenarios.RETRY, scenarios.CANCELLED],
-    ids=lambda s: s.name,
+    "scenario", [scenarios.CHAIN, scenarios.LOCAL, scenarios.CANCELLED], ids=lambda s: s.name
 )
 def test_every_interleaving_of_two_switches(scenario: Scenario) -> None:
     tally = explore.all_schedules(scenario, 2, player=duel)

@@ -21,6 +21,7 @@ from npa.orchestration.runs import (
     Host,
     OpenRun,
     changes,
+    declare_gone,
     driver_alive,
     open_run,
     refuse_if_driven,
@@ -51,6 +52,12 @@ _POLL_SECONDS = 0.2
 @click.option(
     "--take-over", is_flag=True, help="Replace a driver that cannot be seen from this machine."
 )
+@click.option(
+    "--gone",
+    metavar="JOB",
+    multiple=True,
+    help="State that nothing of a job that holds the run runs any more; its step runs again.",
+)
 @click.option("--detach", is_flag=True, help="Return once a driver has taken the run.")
 @json_option
 def resume(
@@ -59,6 +66,7 @@ def resume(
     from_states: Sequence[str],
     reason: str | None,
     take_over: bool,
+    gone: Sequence[str],
     detach: bool,
     as_json: bool,
 ) -> int:
@@ -72,6 +80,7 @@ def resume(
     output = Output(as_json=as_json)
     host, run = open_driving(run_id)
     refuse_if_driven(run)
+    from_states = (*from_states, *_declare_gone(run, gone, reason or ""))
     lifecycle = run.state.lifecycle
     wanted = bool(accept_changes or from_states or reason)
     if lifecycle is Lifecycle.COMPLETED and not wanted:
@@ -91,6 +100,20 @@ def resume(
     if detach:
         return hand_over(output, run)
     return drive(output, host, run, take_over=take_over)
+
+
+def _who() -> str:
+    return f"{getpass.getuser()}@{platform.node()}"
+
+
+def _declare_gone(run: OpenRun, jobs: Sequence[str], reason: str) -> tuple[str, ...]:
+    """Write down what a person vouches for; the states of these jobs, if nothing is live now."""
+    names: list[str] = []
+    for job in jobs:
+        declare_gone(run, job, reason=reason, by=_who())
+        ended = next(a for a in run.state.attempts.values() if a.name == job)
+        names.extend(ended.states)
+    return () if run.state.live else tuple(names)
 
 
 def _already_complete(output: Output, run: OpenRun) -> int:
@@ -135,8 +158,14 @@ def open_driving(run_id: str) -> tuple[Host, OpenRun]:
 @click.command()
 @run_argument
 @click.option("--reason", default="", help="Why; it is shown by `status`.")
+@click.option(
+    "--gone",
+    metavar="JOB",
+    multiple=True,
+    help="State that nothing of a job that holds the run runs any more.",
+)
 @json_option
-def cancel(run_id: str, reason: str, as_json: bool) -> int:
+def cancel(run_id: str, reason: str, gone: Sequence[str], as_json: bool) -> int:
     """Cancel a run and prove it: every job is seen to have ended, by its exact ID.
 
     Exits with 0 when nothing of the run is left, with 2 when that could not be verified.
@@ -148,9 +177,10 @@ def cancel(run_id: str, reason: str, as_json: bool) -> int:
     if run.state.lifecycle.over:
         return _tell_cancelled(output, run, "terminal", ())
     before = tuple(run.state.live)
-    request_cancel(run, reason, f"{getpass.getuser()}@{platform.node()}")
+    _declare_gone(run, gone, reason)
+    request_cancel(run, reason, _who())
     view = run.state.driver
-    alive = driver_alive(view) if view is not None else False
+    alive = driver_alive(view) if view is not None and not view.released else False
     if alive is False:
         _drive_to_the_end(output, run)
     else:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from npa.errors import DrivenElsewhere, RunError, StorageError, UsageError
 from npa.orchestration import manifests, registry, snapshots
+from npa.orchestration.claims import StoredClaims
 from npa.orchestration.decide import Goal
 from npa.orchestration.driver import Driver, Identity, Outcome, Plan, Snapshot, World
 from npa.orchestration.engine import Engine
@@ -253,6 +254,7 @@ def make_drive(
             engine,
             CheckedArtifacts(Stores(host.storage.options), prepared.schemas),
             SystemClock(),
+            _claims(run, engine),
         ),
         plan,
         prepared.policy,
@@ -289,6 +291,13 @@ def _as_sealed(host: Host, run: OpenRun) -> Prepared:
         environment=host.environment,
         with_schemas=False,
     )
+
+
+def _claims(run: OpenRun, engine: Engine) -> StoredClaims | None:
+    """The payload fence, for engines whose launches may still be in flight when nothing is seen."""
+    if not engine.launch_window_seconds:
+        return None
+    return StoredClaims(run.store, f"{this_host().name} {own_identity().pid}")
 
 
 def _identity(me: ProcessIdentity) -> Identity:
