@@ -8,7 +8,7 @@ payload fence: the first row that starts with an attempt's key claims it, others
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from npa.orchestration.claims import key_of
@@ -168,6 +168,35 @@ class Provider:
         claim = self.store.get(key_of(row.key))
         fenced = self.fence and claim is not None and claim != _claim(row)
         return row.live and not fenced
+
+    def restore(
+        self,
+        name: str,
+        key: str,
+        outputs: Mapping[str, tuple[str, ...]],
+        *,
+        ended: bool,
+        good: Collection[str],
+    ) -> Row:
+        """A job of an earlier time, as a journal tells of it: over, or running from now on."""
+        row = Row(
+            id=len(self.rows) + 1,
+            name=name,
+            key=key,
+            pods=[Pod(path, uris) for path, uris in outputs.items()],
+            born=self.now,
+            timeline=() if ended else OK,
+            base=self.now,
+            settled=ended,
+        )
+        self.rows.append(row)
+        if not ended:
+            self._busy.append(row)
+        for pod in row.pods if ended else ():
+            if pod.path in good:
+                self._write(row, pod, pod.outputs)
+            pod.phase = Phase.SUCCEEDED if pod.path in good else Phase.CANCELLED
+        return row
 
     def post_late(self, job: Job) -> None:
         self.late.append((self.now + LATE_SECONDS, job))
