@@ -19,6 +19,8 @@ TEMPLATES = {
     "gang": "one step on two nodes that know their rank",
 }
 
+SCHEMA_NAME = "npa.workflow.schema.json"  # as the first line of each template names it
+
 
 def template_text(name: str) -> str:
     """The text of a template. It is data of the package."""
@@ -50,6 +52,8 @@ def new(template: str | None, target: str | None, as_json: bool) -> None:
     output.line(str(path))
     output.document({"template": template, "path": str(path)})
     output.hint(f"check it with `npa workflow validate-spec {path}`, run it with `npa run {path}`")
+    schema = path.with_name(SCHEMA_NAME)
+    output.hint(f"`npa workflow schema > {schema}` lets an editor complete and check it")
 
 
 def _write_new(path: Path, text: str) -> None:
