@@ -153,8 +153,10 @@ WRONG = [
     (TOOL + "  a.b:\n    command: [y]\n", "c.yaml:5:3"),
     ("catalogue: npa.catalog/v2\n", "c.yaml:1:12"),
     ("tools: {}\n", "the key 'catalogue' is missing"),
-    ("tools: [\n", "c.yaml:2:1"),
+    ("tools: [\n", "c.yaml:1:9"),
     ("- a\n", "c.yaml:1:1"),
+    (HEAD + "schemas:\n  s.v1: {type: objekt}\n", '`type` is "objekt", which cannot be used'),
+    (HEAD + "schemas:\n  s.v1: {minimun: 1}\n", "the keyword `minimun` is not checked here"),
 ]
 
 

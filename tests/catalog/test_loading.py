@@ -107,3 +107,22 @@ def test_every_built_in_tool_can_be_built() -> None:
         assert tool.ref == name
         assert tool.summary, f"{name} has no summary"
         assert not entry.image or entry.image in catalog.images or "/" in entry.image
+
+
+def test_schemas_of_payloads_are_known_by_their_label(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "catalogue: npa.catalog/v1\nschemas: {s.v1: {type: object}, t.v1: {type: array}}\n"
+    )
+    catalog = Catalog.load(tmp_path)
+    assert catalog.schemas == {"s.v1": {"type": "object"}, "t.v1": {"type": "array"}}
+    assert Catalog.built_in().schemas == {}
+
+
+def test_one_label_has_one_schema(tmp_path: Path) -> None:
+    text = "catalogue: npa.catalog/v1\nschemas: {s.v1: {type: object}}\n"
+    (tmp_path / "a.yaml").write_text(text)
+    (tmp_path / "b.yaml").write_text(text)
+    assert set(Catalog.load(tmp_path).schemas) == {"s.v1"}
+    (tmp_path / "b.yaml").write_text(text.replace("object", "array"))
+    with pytest.raises(UsageError, match=r"the schema `s\.v1` is another one elsewhere"):
+        Catalog.load(tmp_path)
