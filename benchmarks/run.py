@@ -29,6 +29,7 @@ from tables import Row, Skipped
 
 STEPS = {True: (100,), False: (100, 1000)}  # by --quick
 PLAN_STATES = {True: (1000,), False: (1000, 10_000)}
+HISTORY_STEPS = {True: (1000,), False: (1000, 10_000)}
 REPEATS = {True: 1, False: 3}
 STARTS = {True: 5, False: 15}
 LIMIT_SECONDS = {True: 120.0, False: 900.0}
@@ -141,7 +142,35 @@ def planning(bench: Bench) -> Iterator[Row | Skipped]:
                     yield Skipped(name, row.problem)
 
 
-SECTIONS = {"no-ops": no_ops, "start-up": start_up, "planning": planning}
+def long_runs(bench: Bench) -> Iterator[Row | Skipped]:
+    """Open a finished run of many steps; its journal is written without running any."""
+    try:
+        command = engines.npa_command()
+    except engines.Missing as missing:
+        yield Skipped("status of a long run", str(missing))
+        return
+    environment = engines.npa_environment(bench.work / "history-home", bench.cache)
+    home = environment["NPA_CONFIG_DIR"]
+    for steps in HISTORY_STEPS[bench.quick]:
+        say(f"writing a run of {steps} steps")
+        argv = (sys.executable, str(Path(__file__).with_name("history.py")), home, str(steps))
+        written = bench.times("history", engines.Call(argv, environment), 0, steps)
+        if written.problem:
+            yield Skipped(f"status of {steps} steps", written.problem)
+            continue
+        for word in ("status", "artifacts"):
+            name = f"{word} of {steps} steps"
+            say(name)
+            argv = (command, "workflow", word, f"history-{steps}")
+            yield bench.times(name, engines.Call(argv, environment), bench.repeats, steps)
+
+
+SECTIONS = {
+    "no-ops": no_ops,
+    "start-up": start_up,
+    "planning": planning,
+    "long-runs": long_runs,
+}
 
 
 def machine() -> dict[str, object]:

@@ -57,7 +57,7 @@ def page(machine: Mapping[str, object], found: Found) -> str:
     for name, items in found.items():
         rows = [item for item in items if isinstance(item, Row) and not item.problem]
         if rows:
-            parts.append({"no-ops": _no_ops, "start-up": _start_up}.get(name, _planning)(rows))
+            parts.append(_TABLES[name](rows))
     skipped = [item for items in found.values() for item in items if isinstance(item, Skipped)]
     if skipped:
         parts.append("Not measured:\n" + "\n".join(f"- {s.what}: {s.why}" for s in skipped))
@@ -122,6 +122,22 @@ def _start_up(rows: Sequence[Row]) -> str:
 
 
 def _planning(rows: Sequence[Row]) -> str:
+    return "Validate and plan, whole process\n\n" + _by_size(rows, "ms/state")
+
+
+def _long_runs(rows: Sequence[Row]) -> str:
+    return "Open a finished run, whole process\n\n" + _by_size(rows, "ms/step")
+
+
+_TABLES = {
+    "no-ops": _no_ops,
+    "start-up": _start_up,
+    "planning": _planning,
+    "long-runs": _long_runs,
+}
+
+
+def _by_size(rows: Sequence[Row], each: str) -> str:
     lines = [
         [
             row.engine,
@@ -131,9 +147,7 @@ def _planning(rows: Sequence[Row]) -> str:
         ]
         for row in rows
     ]
-    return "Validate and plan, whole process\n\n" + _table(
-        ["command", "s", "ms/state", "peak MB"], lines
-    )
+    return _table(["command", "s", each, "peak MB"], lines)
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -12,6 +12,12 @@ from typing import Any
 import pytest
 
 from npa.catalog.loader import Catalog
+from npa.orchestration import snapshots
+from npa.orchestration.journal.chain import Journal
+from npa.orchestration.registry import default_run_uri
+from npa.orchestration.state import Lifecycle
+from npa.storage import open_store
+from npa.target.home import Home
 from npa.workflow.load import load_text
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -82,3 +88,13 @@ def test_what_could_not_run_is_named_with_the_reason(load: Any) -> None:
     machine = {"cpus": 2, "memory_gb": 4, "python": "3", "system": "x", "when": "now"}
     page = tables.page(machine, {"no-ops": [tables.Skipped("peer 1", "not installable: offline")]})
     assert "- peer 1: not installable: offline" in page
+
+
+def test_a_written_history_is_a_run_that_can_be_opened(load: Any, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home").make()
+    run_id = load("history").write(home, 20)
+    store = open_store(default_run_uri(home, run_id))
+    state = snapshots.read(store, Journal(store, lambda: 0.0))
+    assert state.lifecycle is Lifecycle.COMPLETED
+    assert len(state.attempts) == 20
+    assert all(state.success_of(path) for path in state.latest)

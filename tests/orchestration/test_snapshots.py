@@ -99,12 +99,13 @@ def test_a_damaged_snapshot_is_left_aside_and_the_journal_is_read(damage: str) -
     store, journal, state = written()
     snapshots.write(store, state, journal.digest)
     answer = store.get(SNAPSHOT)
-    document = json.loads(answer.value.data)  # type: ignore[union-attr]
+    head, _, body = answer.value.data.partition(b"\n")  # type: ignore[union-attr]
+    document = json.loads(head)
     if damage == "state":
-        document["state"]["lifecycle"] = "completed"
+        body = canonical(json.loads(body) | {"lifecycle": "completed"})
     else:
         document[damage] = 99 if damage == "layout" else "0" * 64
-    store.put(SNAPSHOT, b"{" if damage == "bytes" else canonical(document))
+    store.put(SNAPSHOT, b"{" if damage == "bytes" else canonical(document) + b"\n" + body)
     assert snapshots.read(store, Journal(store, lambda: 0.0)) == state
 
 
@@ -124,3 +125,8 @@ def test_snapshots_get_rarer_as_a_run_grows() -> None:
             taken.append(n)
     assert taken[:3] == [512, 1280, 2432]
     assert len(taken) < 12
+
+
+def test_a_long_run_that_ends_gets_a_last_snapshot_and_a_short_one_none() -> None:
+    assert not snapshots.due(1200, 512, over=True)
+    assert snapshots.due(3500, 2432, over=True)

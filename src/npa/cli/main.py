@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import click
+
+COLLECT_AFTER = 10_000
+"""New objects between two looks for cycles (Python: 700). What we make mostly stays; the looks
+cost 3 % of a run of a thousand steps."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -18,6 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         sys.stdout.write(f"npa {__version__}\n")
         return 0
+    gc.set_threshold(COLLECT_AFTER)
     from npa.cli.edge import run
 
     return run(root, arguments)

@@ -181,6 +181,7 @@ class Driver:
         self._carry_out(tick, began)
         self._supervisor.acted(tick.effects, tick.mono)
         self._observer(Snapshot(self.state, tick.waits, tick.holds))
+        self._snapshot()
         if outcome is not None:
             return outcome
         self._pause(tick)
@@ -289,9 +290,8 @@ class Driver:
         doubted = False
         while True:
             match result:
-                case Appended(frame=frame):
+                case Appended():
                     self._cannot_write = ""
-                    self._snapshot(frame.digest)
                     # while we could not tell, another driver may have read it and taken over
                     return self._look_at_head(now=True) if doubted else None
                 case Lost():
@@ -312,10 +312,12 @@ class Driver:
                 case _:
                     assert_never(result)
 
-    def _snapshot(self, digest: str) -> None:
-        if snapshots.due(self.state.n, self._last_snapshot):
-            self._last_snapshot = self.state.n
-            snapshots.write(self._world.journal.storage, self.state, digest)
+    def _snapshot(self) -> None:
+        """After the effects: what was launched runs meanwhile."""
+        n, last = self.state.n, self._last_snapshot
+        if snapshots.due(n, last, over=self.state.lifecycle.over):
+            self._last_snapshot = n
+            snapshots.write(self._world.journal.storage, self.state, self._world.journal.digest)
 
     def _look_at_head(self, *, now: bool = False) -> Outcome | None:
         mono = self._world.clock.monotonic()

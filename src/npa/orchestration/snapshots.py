@@ -1,8 +1,9 @@
 """Snapshots of the fold: so that opening a long run reads its end, not its whole history.
 
 A snapshot is derived and disposable: `npa-workflow/snapshots/<n>.json` holds the state after frame
-n, a checksum of itself, and the digest of frame n, which ties it to the chain. Anything odd about
-one (another layout, a bad checksum, a frame that does not match) and the whole journal is read.
+n, in two lines: a head (layout, a checksum of the second line, and the digest of frame n, which
+ties it to the chain) and the state. Anything odd about one (another layout, a bad checksum, a frame
+that does not match) and the whole journal is read.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from npa.orchestration.journal.entries import Cause
 from npa.orchestration.journal.frame import parse
 from npa.orchestration.state import Attempt, DriverView, Lifecycle, RunState, Stage, Wave
 from npa.storage import Storage
+from npa.workflow.source import no_collector
 
 FOLDER = "npa-workflow/snapshots/"
-LAYOUT = 1
+LAYOUT = 2
 FRAMES_MIN = 512  # a shorter run is read whole
 GROWTH = 1.5  # a snapshot costs as much as the state is large, so they get rarer as it grows
 
-_BY_KEY = ("live", "latest")  # maps whose values are attempts, written as keys
+TAIL_MAX = 1024  # frames after the last snapshot with which a run may end without another one
+
+_BY_KEY = ("live", "latest")  # maps whose values are attempts, written as their numbers
 _ENTRIES = ("genesis", "failure", "cancel")
 _ENTRY_MAPS = ("held", "decisions", "expansions", "triggers")
 _PLAIN = (
@@ -37,18 +41,21 @@ _PLAIN = (
 )
 
 
-def due(n: int, last: int) -> bool:
-    """Is it time for a snapshot at frame `n`, the last one being at frame `last` (0: none)?"""
-    return n >= last * GROWTH + FRAMES_MIN
+def due(n: int, last: int, *, over: bool = False) -> bool:
+    """Is it time for a snapshot at frame `n`, the last one being at frame `last` (0: none)?
+
+    A run that is `over` may get one more, because from now on it is only read.
+    """
+    return n >= last * GROWTH + FRAMES_MIN or (over and n - last > TAIL_MAX)
 
 
 def write(storage: Storage, state: RunState, digest: str) -> None:
     """Write the snapshot of `state`; `digest` is that of its last frame. Never raises."""
-    body = to_json(state)
-    check = hashlib.sha256(canonical(body)).hexdigest()
-    document = {"layout": LAYOUT, "digest": digest, "check": check, "state": body}
+    body = canonical(to_json(state))
+    check = hashlib.sha256(body).hexdigest()
+    head = canonical({"layout": LAYOUT, "digest": digest, "check": check})
     try:
-        storage.create(f"{FOLDER}{state.n:010d}.json", canonical(document))
+        storage.create(f"{FOLDER}{state.n:010d}.json", head + b"\n" + body)
     except StorageError:
         return  # the journal is the truth; this was a comfort
 
@@ -58,6 +65,11 @@ def read(storage: Storage, journal: Journal) -> RunState:
 
     Raises what `Journal.read` raises.
     """
+    with no_collector():
+        return _read(storage, journal)
+
+
+def _read(storage: Storage, journal: Journal) -> RunState:
     state = _newest(storage)
     if state is None:
         journal.start_at(0, GENESIS_PREV)
@@ -85,14 +97,15 @@ def _usable(storage: Storage, key: str) -> tuple[RunState, str] | None:
     answer = storage.get(key)
     if not isinstance(answer, Found):
         return None
+    head, _, body = answer.value.data.partition(b"\n")
     try:
-        document = json.loads(answer.value.data)
-        body, digest = document["state"], document["digest"]
+        document = json.loads(head)
+        digest = document["digest"]
         if document["layout"] != LAYOUT:
             return None
-        if document["check"] != hashlib.sha256(canonical(body)).hexdigest():
+        if document["check"] != hashlib.sha256(body).hexdigest():
             return None
-        state = from_json(body)
+        state = from_json(json.loads(body))
         frame = storage.get(key_of(state.n))
         if not isinstance(frame, Found):
             return None
@@ -114,16 +127,16 @@ def to_json(state: RunState) -> dict[str, Any]:
     for name in _ENTRIES:
         entry = getattr(state, name)
         body[name] = None if entry is None else encode(entry)
+    number = {key: n for n, key in enumerate(state.attempts)}
+    # pairs, not maps: canonical JSON sorts keys, and the order in which maps were filled counts
     for name in _ENTRY_MAPS:
-        body[name] = {k: encode(v) for k, v in getattr(state, name).items()}
+        body[name] = [(k, encode(v)) for k, v in getattr(state, name).items()]
     for name in _BY_KEY:
-        body[name] = {k: a.key for k, a in getattr(state, name).items()}
+        body[name] = [(k, number[a.key]) for k, a in getattr(state, name).items()]
     body["attempts"] = [_attempt(a) for a in state.attempts.values()]
     body["waves"] = [
-        [w.key, w.budget_from, [a.key for a in w.attempts]] for w in state.waves.values()
+        [w.key, w.budget_from, [number[a.key] for a in w.attempts]] for w in state.waves.values()
     ]
-    # canonical JSON sorts keys, so the order in which maps were filled is kept apart
-    body["order"] = {name: list(getattr(state, name)) for name in (*_BY_KEY, *_ENTRY_MAPS)}
     return body
 
 
@@ -135,16 +148,14 @@ def from_json(body: Mapping[str, Any]) -> RunState:
     state.driver = DriverView(**body["driver"]) if body["driver"] is not None else None
     for name in _ENTRIES:
         setattr(state, name, None if body[name] is None else decode(body[name]))
-    order = body["order"]
     for name in _ENTRY_MAPS:
-        setattr(state, name, {k: decode(body[name][k]) for k in order[name]})
-    for raw in body["attempts"]:
-        attempt = _attempt_from(raw)
-        state.attempts[attempt.key] = attempt
+        setattr(state, name, {k: decode(raw) for k, raw in body[name]})
+    attempts = [_attempt_from(raw) for raw in body["attempts"]]
+    state.attempts = {attempt.key: attempt for attempt in attempts}
     for name in _BY_KEY:
-        setattr(state, name, {k: state.attempts[body[name][k]] for k in order[name]})
-    for key, budget_from, keys in body["waves"]:
-        state.waves[key] = Wave(key, [state.attempts[k] for k in keys], budget_from)
+        setattr(state, name, {k: attempts[n] for k, n in body[name]})
+    for key, budget_from, numbers in body["waves"]:
+        state.waves[key] = Wave(key, [attempts[n] for n in numbers], budget_from)
     return state
 
 
@@ -152,22 +163,32 @@ def _record(value: Any) -> dict[str, Any]:
     return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
 
 
+_ATTEMPT = tuple((f.name, f.default) for f in fields(Attempt))
+
+
 def _attempt(attempt: Attempt) -> dict[str, Any]:
-    record = {f.name: getattr(attempt, f.name) for f in fields(attempt)}
-    record["end"] = None if attempt.end is None else encode(attempt.end)
+    """What differs from a fresh attempt."""
+    record: dict[str, Any] = {}
+    for name, default in _ATTEMPT:
+        value = getattr(attempt, name)
+        if value != default:
+            record[name] = value.value if isinstance(value, Enum) else value
     record["digests"] = list(attempt.digests.items())  # their order is the members' order
-    return {name: _plain(value) for name, value in record.items()}
+    if not attempt.member_phases:
+        del record["member_phases"]
+    if attempt.end is not None:
+        record["end"] = encode(attempt.end)
+    return record
 
 
 def _attempt_from(raw: Mapping[str, Any]) -> Attempt:
     values = dict(raw)
-    end = None if raw["end"] is None else decode(raw["end"])
     values.update(
         cause=Cause(raw["cause"]),
-        stage=Stage(raw["stage"]),
+        stage=Stage(raw.get("stage", Stage.RESERVED.value)),
         digests=dict(raw["digests"]),
         states=tuple(raw["states"]),
-        end=end,
+        end=decode(raw["end"]) if "end" in raw else None,
     )
     return Attempt(**values)
 

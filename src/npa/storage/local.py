@@ -39,7 +39,7 @@ class LocalBackend:
     def get(self, key: str) -> Blob:
         with _looking():
             fd = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
-            with open(fd, "rb") as file:
+            with open(fd, "rb", buffering=0) as file:
                 data = file.read()
                 return Blob(data, _etag(os.fstat(fd)))
 

@@ -16,7 +16,7 @@ from npa.orchestration.logs import LogReader
 from npa.target.secret import Secret
 from npa.workflow.step import Profile
 from orchestration.local.conftest import MakeEngine
-from orchestration.local.kit import job, lines, ref, settled, step
+from orchestration.local.kit import job, launched_and_settled, lines, ref, settled, step
 
 
 def test_the_engine_keeps_the_seam(engine: LocalEngine) -> None:
@@ -115,6 +115,15 @@ def test_the_environment_is_what_was_given_and_nothing_else(
     assert (found["BASE"], found["BOTH"], found["OWN"]) == ("base", "task", "own")
     assert found[layout.MARKER] == env.key
     assert "OF_THE_DRIVER" not in found
+
+
+def test_a_task_inherits_its_three_streams_and_nothing_else(
+    engine: LocalEngine, tmp_path: Path
+) -> None:
+    held_by_ls_itself = {"3"}
+    for name in ("first", "second"):  # the second by a shim that has served
+        launched_and_settled(engine, job(name, f"exec ls /proc/self/fd > {tmp_path}/open"))
+        assert set(lines(tmp_path / "open")) == {"0", "1", "2"} | held_by_ls_itself
 
 
 @pytest.mark.req("A-11")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from npa.errors import JournalCorrupt, StorageError
@@ -127,8 +126,11 @@ class Journal:
                     raise JournalCorrupt(f"reading the journal answered {odd!r}")
 
     def _fetch(self, keys: Sequence[str]) -> list[bytes]:
-        if len(keys) <= 2 or self._readers == 1:
+        local = self.storage.uri.startswith("file:")  # threads would only wait for each other
+        if len(keys) <= 2 or self._readers == 1 or local:
             return [self._bytes_of(k) for k in keys]
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(self._readers, thread_name_prefix="journal") as pool:
             return list(pool.map(self._bytes_of, keys))
 

@@ -44,6 +44,9 @@ _NAME_OF = {cls: name for name, cls in KINDS.items()}
 _FIELDS: Mapping[type[Any], tuple[Field[Any], ...]] = {
     cls: fields(cls) for cls in (*KINDS.values(), e.MemberEnd)
 }
+_NAMES: Mapping[type[Any], frozenset[str]] = {
+    cls: frozenset(f.name for f in known) for cls, known in _FIELDS.items()
+}
 _LEFT_OUT: Mapping[type[Any], tuple[tuple[str, object, bool], ...]] = {
     cls: tuple((f.name, f.default, f.default_factory is not MISSING) for f in known)
     for cls, known in _FIELDS.items()
@@ -111,15 +114,19 @@ def decode(raw: object) -> e.Entry:
 def _build(cls: type[Any], body: object) -> Any:
     if not isinstance(body, dict):
         raise JournalCorrupt(f"the body of a {cls.__name__} entry is not an object")
-    known = {f.name: f for f in _FIELDS[cls]}
-    unknown = set(body) - set(known)
+    unknown = body.keys() - _NAMES[cls]
     if unknown:
         raise JournalCorrupt(
             f"a {cls.__name__} entry has unknown fields: {', '.join(sorted(unknown))}",
             hint="a newer npa wrote this run; use that version or a later one",
         )
     try:
-        return cls(**{k: _typed(cls, k, v) for k, v in body.items()})
+        return cls(
+            **{
+                k: v if type(v) in _LEAVES and k not in _ENUMS else _typed(cls, k, v)
+                for k, v in body.items()
+            }
+        )
     except (TypeError, ValueError) as error:
         raise JournalCorrupt(f"a {cls.__name__} entry is malformed: {error}") from error
 

@@ -26,6 +26,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from npa.orchestration.local import gpus, layout, procfs, spawn
+from npa.orchestration.local.channel import DESCRIPTORS, receive
 from npa.orchestration.local.ranks import Rank, Task, task_of
 from npa.orchestration.local.record_file import RecordFile, oom_file
 
@@ -335,12 +336,12 @@ def next_request(channel: socket.socket, *, patient: bool) -> tuple[int, int] | 
     """
     while True:
         try:
-            data, fds, _flags, _address = socket.recv_fds(channel, 16, 2)
+            data, fds = receive(channel)
         except BlockingIOError:
             if patient:
                 continue
             return None
-        return (fds[0], fds[1]) if data and len(fds) == 2 else None
+        return (fds[0], fds[1]) if data and len(fds) == DESCRIPTORS else None
 
 
 def become_shim() -> tuple[procfs.Identity, bool]:

@@ -93,11 +93,13 @@ def hung_up(channel: socket.socket) -> bool:
 
 def refuse_one(channel: socket.socket, number: int) -> bool:
     """Answer the next launch with the reason why no shim could be forked; False at the end."""
+    from npa.orchestration.local.channel import DESCRIPTORS, receive
+
     try:
-        data, fds, _flags, _address = socket.recv_fds(channel, 16, 2, socket.MSG_DONTWAIT)
+        data, fds = receive(channel, socket.MSG_DONTWAIT)
     except BlockingIOError:
         return True  # a shim that became free took it
-    if len(fds) == 2:
+    if len(fds) == DESCRIPTORS:
         os.write(fds[1], f"errno {number} fork".encode())
     for fd in fds:
         os.close(fd)
@@ -112,6 +114,7 @@ def main() -> None:
     shim = importlib.import_module("npa.orchestration.local.shim")
     shim.prepare()
     channel = socket.socket(fileno=int(sys.argv[1]))
+    channel.set_inheritable(False)  # the processes of jobs have no business with it
     patience = array.array("l", [IDLE_SECONDS, 0]).tobytes()  # a `struct timeval`
     channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
     gc.collect()
