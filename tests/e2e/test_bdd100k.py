@@ -7,12 +7,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import snippets
+from npa.observation import Found, Observation
+from s3server import S3
 
 FOLDER = snippets.ROOT / "workflows" / "testing"
 RUN_SECONDS_MAX = 900  # a quiet machine with two cores needs about one minute
@@ -26,17 +29,13 @@ STEPS = [
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root of a run that succeeded."""
-    pytest.importorskip("lancedb", reason="the `bdd100k` extra is not installed")
-    home = tmp_path_factory.mktemp("npa-home")
-    environ = {**snippets.with_our_python(os.environ), "NPA_CONFIG_DIR": str(home)}
+def submit(home: Path, *options: str, environ: Mapping[str, str]) -> Any:
+    """Run the pipeline to its end and return the document that the command printed."""
     command = ["npa", "workbench", "workflow", "submit", str(FOLDER / "bdd100k-pipeline.yaml")]
-    options = ["--engine", "local", "--run-id", "bdd100k", "--json"]
+    catalog = ["--catalog", str(FOLDER / "bdd100k-catalog.yaml")]
     done = subprocess.run(
-        [*command, "--catalog", str(FOLDER / "bdd100k-catalog.yaml"), *options],
-        env=environ,
+        [*command, *catalog, "--engine", "local", "--run-id", "bdd100k", "--json", *options],
+        env={**snippets.with_our_python(os.environ), "NPA_CONFIG_DIR": str(home), **environ},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -44,7 +43,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stderr + done.stdout
-    document = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a run that succeeded."""
+    pytest.importorskip("lancedb", reason="the `bdd100k` extra is not installed")
+    home = tmp_path_factory.mktemp("npa-home")
+    document = submit(home, environ={})
     assert (document["status"], document["terminal"]) == ("succeeded", "review")
     assert [step["path"] for step in document["steps"]] == STEPS
     return home / "runs" / "bdd100k"
@@ -121,3 +128,26 @@ def test_repeated_scenes_are_in_no_view(root: Path) -> None:
     backfill = read(root, "reports/backfill.json")
     assert backfill["duplicates"] > 0
     assert backfill["train_scenes_that_repeat_held_out_ones"] > 0
+
+
+def test_the_same_file_runs_with_everything_in_a_bucket(s3: S3, tmp_path: Path) -> None:
+    """Table, views, models and page on S3; few scenes, because only the way there is new."""
+    pytest.importorskip("lancedb", reason="the `bdd100k` extra is not installed")
+    document = submit(
+        tmp_path,
+        *("--store", f"{s3.uri}runs/", "--var", "scenes=60", "--var", "train_epochs=2"),
+        environ=s3.environment,
+    )
+    assert (document["status"], document["terminal"]) == ("succeeded", "review")
+    store = s3.store("runs/bdd100k/")
+    keys = [info.key for info in found(store.list(""))]
+    assert "review/review.html" in keys
+    assert any(key.startswith("lancedb/bdd100k.lance/") for key in keys)
+    assert not list((tmp_path / "runs").glob("*/*.lance"))
+    summary = json.loads(found(store.get("review/summary.json")).data)
+    assert summary["table"]["rows"] == 60
+
+
+def found(answer: Observation[Any]) -> Any:
+    assert isinstance(answer, Found)
+    return answer.value
