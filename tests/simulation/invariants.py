@@ -18,6 +18,7 @@ from npa.observation import Absent, Found
 from npa.orchestration.journal.chain import FOLDER, GENESIS_PREV
 from npa.orchestration.journal.frame import parse
 from npa.orchestration.state import RunState
+from simulation.engine import LocalLikeEngine
 from simulation.faults import HARMLESS
 from simulation.scenarios import Scenario
 from simulation.watch import PERSON
@@ -228,10 +229,7 @@ def nothing_lives_on(p: Played) -> None:
 def it_ends(p: Played) -> None:
     """14. Once faults stop, a run ends; what is harmless changes nothing of how."""
     _check(p.state.lifecycle.over, 14, f"the run did not end: {p.endings}")
-    jumped = p.scenario.policy.max_wait_seconds and "clock-forward" in p.faults
-    harmless = p.faults <= HARMLESS and not jumped
-    harmless = harmless and not p.world.person.asked_to_cancel
-    if harmless and not p.scenario.cancel_after and not p.scenario.natures:
+    if _only_harmless(p):
         _check(
             p.state.lifecycle.value == "completed",
             14,
@@ -241,6 +239,17 @@ def it_ends(p: Played) -> None:
         starts = Counter(s.path for s in p.world.watch.starts)
         once = starts == Counter(p.scenario.steps)
         _check(once, 14, f"harmless faults changed what ran: {dict(starts)}")
+
+
+def _only_harmless(p: Played) -> bool:
+    """Must the run complete, with each payload run once?"""
+    harmful = p.faults - HARMLESS
+    if p.scenario.engine is LocalLikeEngine:
+        harmful |= p.faults & {"late", "invisible"}  # a claim makes of a late launch a lost one
+    if p.scenario.policy.max_wait_seconds:
+        harmful |= p.faults & {"clock-forward"}  # a deadline may pass by it
+    ends = p.scenario.cancel_after or p.world.person.asked_to_cancel
+    return not harmful and not ends and not p.scenario.natures
 
 
 def exit_75_is_true(p: Played) -> None:

@@ -57,7 +57,7 @@ class Person:
             for attempt in run.state.live.values():
                 if attempt.wave == wave:
                     self._put_in_order(hold.code, attempt.key, attempt.name)
-                    self._command(hold.code, attempt.name)
+                    self._command(hold.remedy)
         self._world.advance(5.0)
 
     def _put_in_order(self, code: str, key: str, name: str) -> None:
@@ -73,11 +73,16 @@ class Person:
                 provider.destroy(row)
         self._world.advance(5.0)
 
-    def _command(self, code: str, job: str) -> None:
-        if code in ("PREFLIGHT", "OUTPUT_EVIDENCE"):
-            return  # the command is to resume
+    def _command(self, remedy: str) -> None:
+        """Type the command that the hold names; `resume` itself is what the stage does next."""
+        words = remedy.split("`")[1].split()
+        assert words[:2] == ["npa", "workflow"]
+        assert words[2] in ("resume", "cancel")
+        if "--gone" not in words:
+            return
         self._world.watch.author = PERSON
         try:
+            job = words[words.index("--gone") + 1]
             runs.declare_gone(self.open(), job, reason="removed by hand", by="person")
         finally:
             self._world.watch.author = 0

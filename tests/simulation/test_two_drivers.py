@@ -24,7 +24,7 @@ def test_a_second_driver_at_every_point_and_back(scenario: Scenario) -> None:
 def test_every_interleaving_of_three_switches(shard: int) -> None:
     tally = explore.all_schedules(scenarios.SINGLE, 3, shard=shard, shards=SHARDS, player=duel)
     assert not tally.failures, "\n".join(map(str, tally.failures))
-    assert tally.schedules > 1300  # eight shards: more than 10,000
+    assert tally.schedules > 1000  # eight shards, uneven: more than 10,000 in all
 
 
 @pytest.mark.exhaustive
