@@ -248,8 +248,8 @@ def _only_harmless(p: Played) -> bool:
         harmful |= p.faults & {"late", "invisible"}  # a claim makes of a late launch a lost one
     if p.scenario.policy.max_wait_seconds:
         harmful |= p.faults & {"clock-forward"}  # a deadline may pass by it
-    ends = p.scenario.cancel_after or p.world.person.asked_to_cancel
-    return not harmful and not ends and not p.scenario.natures
+    acted = p.scenario.cancel_after or p.world.person.asked_to_cancel or p.world.watch.reopened
+    return not harmful and not acted and not p.scenario.natures
 
 
 def exit_75_is_true(p: Played) -> None:

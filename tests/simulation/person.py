@@ -7,6 +7,7 @@ commands' own functions, and follows the command that a hold names.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from npa.orchestration import registry, runs
@@ -14,6 +15,7 @@ from npa.orchestration.decide import Hold
 from npa.orchestration.journal.chain import Journal
 from npa.orchestration.runs import OpenRun
 from npa.orchestration.state import RunState
+from simulation.scenarios import NoTools
 from simulation.store import ROOT, SimStorage
 from simulation.watch import PERSON
 
@@ -47,6 +49,19 @@ class Person:
         try:
             self.asked_to_cancel = True
             return runs.request_cancel(self.open(), reason, "person")
+        finally:
+            self._world.watch.author = 0
+
+    def reopen(self, *from_states: str) -> bool:
+        """`npa workflow resume --from STATE`."""
+        host = SimpleNamespace(
+            tools=NoTools(),
+            environment={},
+            storage=SimpleNamespace(endpoint_host="", principal=""),
+        )
+        self._world.watch.author = PERSON
+        try:
+            return runs.reopen(host, self.open(), reason="again", from_states=from_states)  # type: ignore[arg-type]
         finally:
             self._world.watch.author = 0
 

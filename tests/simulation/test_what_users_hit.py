@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from npa.errors import DrivenElsewhere, StoreUnfit
+from npa.errors import DrivenElsewhere, RunError, StoreUnfit
 from npa.orchestration.driver import Ending
 from npa.orchestration.engine import Job, LaunchReply
 from npa.orchestration.state import Lifecycle
@@ -338,3 +338,49 @@ def test_a_failure_that_nobody_explains_holds_and_is_never_retried() -> None:
     played = told(s.RETRY, {(Op.LAUNCH, 1): "mute"})
     assert any(text.startswith("UNKNOWN") for text in played.shown)
     assert launches(played) == 1
+
+
+# -- a person goes on with a run ---------------------------------------------------------------
+
+
+def finished(scenario: Scenario, natures: tuple[str, ...] = ()) -> Stage:
+    stage = Stage(scenario, World(Scripted()))
+    drive_to_the_end(stage)
+    stage.world.natures = list(natures)
+    return stage
+
+
+def test_resume_from_a_state_runs_it_and_what_depends_on_it_and_nothing_else() -> None:
+    stage = finished(s.CHAIN)
+    assert stage.world.person.reopen("b")
+    drive_to_the_end(stage)
+    check_all(stage.played)
+    assert payloads(stage.played) == {"a": 1, "b": 2, "c": 2}
+    assert stage.played.state.lifecycle is Lifecycle.COMPLETED
+
+
+def test_what_an_earlier_success_left_is_no_success_of_a_rerun_that_was_preempted() -> None:
+    stage = finished(s.CHAIN, natures=("preempted",))
+    stage.world.person.reopen("c")
+    drive_to_the_end(stage)
+    check_all(stage.played)
+    assert any(text.startswith("OUTPUT_EVIDENCE") for text in stage.played.shown)
+    assert payloads(stage.played)["c"] == 3
+
+
+def test_resume_while_a_driver_lives_is_refused_and_changes_nothing() -> None:
+    stage = Stage(s.CHAIN, World(Told({(Op.WAIT, 2): "kill-before"})))
+    drive_once(stage)
+    stage.world.processes[1].alive = True
+    before = dict(stage.world.store)
+    process = stage.world.start_process()
+    with pytest.raises(DrivenElsewhere):
+        stage.driver(process).run()
+    assert stage.world.store == before
+
+
+def test_a_run_with_live_jobs_is_not_reopened() -> None:
+    stage = Stage(s.CHAIN, World(Told({(Op.WAIT, 2): "kill-before"})))
+    drive_once(stage)
+    with pytest.raises(RunError):
+        stage.world.person.reopen("a")
