@@ -8,15 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from npa.orchestration.engine import Engine, Job, Launched, LaunchRefused, Phase, Task
+from npa.observation import Ambiguous
+from npa.orchestration.engine import Engine, Job, JobRef, Launched, LaunchRefused, Phase, Task
 from npa.orchestration.local import layout, zygote
 from npa.orchestration.local.engine import LocalEngine
 from npa.orchestration.local.inventory import Gpu, Inventory
+from npa.orchestration.local.observer import Observer
 from npa.orchestration.logs import LogReader
 from npa.target.secret import Secret
 from npa.workflow.step import Profile
 from orchestration.local.conftest import MakeEngine
-from orchestration.local.kit import job, launched_and_settled, lines, ref, settled, step
+from orchestration.local.kit import (
+    exact,
+    job,
+    launched_and_settled,
+    lines,
+    ref,
+    settled,
+    status,
+    step,
+    until,
+)
 
 
 def test_the_engine_keeps_the_seam(engine: LocalEngine) -> None:
@@ -115,6 +127,37 @@ def test_the_environment_is_what_was_given_and_nothing_else(
     assert (found["BASE"], found["BOTH"], found["OWN"]) == ("base", "task", "own")
     assert found[layout.MARKER] == env.key
     assert "OF_THE_DRIVER" not in found
+
+
+def test_a_job_whose_pipe_is_silent_is_not_looked_at_again(
+    engine: LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    look = Observer._look
+    monkeypatch.setattr(Observer, "_look", lambda self, ref: looks.append("") or look(self, ref))
+    (tmp_path / "up").mkdir()
+    one = job("a", f"while [ -e {tmp_path}/up ]; do sleep 0.01; done", setup="true")
+    engine.launch(one)
+    until(lambda: status(engine, one).phase is Phase.RUNNING)
+    before = len(looks)
+    assert [status(engine, one).phase for _ in range(3)] == [Phase.RUNNING] * 3
+    assert len(looks) == before
+    engine.cancel(exact(engine, one))
+    assert settled(engine, one).phase is Phase.CANCELLED
+
+
+@pytest.mark.req("D-05")
+def test_a_silent_pipe_says_nothing_of_a_job_with_another_identity(
+    engine: LocalEngine, tmp_path: Path
+) -> None:
+    (tmp_path / "up").mkdir()
+    one = job("a", f"while [ -e {tmp_path}/up ]; do sleep 0.01; done")
+    engine.launch(one)
+    status(engine, one)
+    assert isinstance(engine.observe([ref(one, "1@2@boot")])["a"], Ambiguous)
+    assert isinstance(engine.observe([JobRef("a", "another key")])["a"], Ambiguous)
+    (tmp_path / "up").rmdir()
+    settled(engine, one)
 
 
 def test_a_task_inherits_its_three_streams_and_nothing_else(

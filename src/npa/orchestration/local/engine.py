@@ -15,7 +15,8 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from npa.errors import EngineError
@@ -104,6 +105,8 @@ class LocalEngine:
         self._lock = threading.RLock()
         self._watches: dict[str, int] = {}
         self._own: dict[str, str] = {}  # native IDs by name, of launches not yet seen to be over
+        # key and status of own jobs whose pipes have been silent since the last look
+        self._unchanged: dict[str, tuple[str, JobStatus]] = {}
         self._blind: set[str] = set()
 
     @property
@@ -246,7 +249,16 @@ class LocalEngine:
 
     def observe(self, refs: Sequence[JobRef]) -> Mapping[str, Observation[JobStatus]]:
         with self._lock:
+            self._listen()
             return {ref.name: self._look(ref) for ref in refs}
+
+    def _listen(self) -> None:
+        """Hear what the shims' pipes have to say, so that silence means: nothing has changed."""
+        if not self._unchanged:
+            return
+        fds = {self._watches[name]: name for name in self._unchanged}
+        for fd, _event in _poll(fds).poll(0):
+            self._woken(fd, fds[fd])
 
     def glance(self, refs: Sequence[JobRef]) -> Mapping[str, Observation[JobStatus]]:
         """A look that changes nothing, safe beside a driver that is launching."""
@@ -259,13 +271,25 @@ class LocalEngine:
     def _look(self, ref: JobRef) -> Observation[JobStatus]:
         if bad := self._bad_name(ref):
             return bad
+        if ref.name in self._unchanged:
+            return self._as_before(ref)
         own = self._own.get(ref.name)
         seen = self._observer.look_for_end(ref, own) if own else self._observer.look(ref)
         if isinstance(seen, Found) and seen.value.settled:
             self._forget(ref.name)
+        elif isinstance(seen, Found) and own and ref.name in self._watches:
+            self._unchanged[ref.name] = (ref.key, seen.value)
         elif isinstance(seen, Found):
             self._watch(ref.name, seen.value)
         return seen
+
+    def _as_before(self, ref: JobRef) -> Observation[JobStatus]:
+        """The shim holds the pipe of just this job until its end, and writes at each change."""
+        key, status = self._unchanged[ref.name]
+        if ref.key != key or ref.native_id not in ("", status.exact.native_id):
+            return self._observer.look(ref)
+        now = self._clock()
+        return Found(replace(status, exact=replace(status.exact, seen_at=now)), SOURCE, now)
 
     def _watch(self, name: str, status: JobStatus) -> None:
         """Let `wait` wake up for a job that another driver launched.
@@ -291,6 +315,7 @@ class LocalEngine:
         self._drop_watch(name)
 
     def _drop_watch(self, name: str) -> None:
+        self._unchanged.pop(name, None)
         fd = self._watches.pop(name, None)
         if fd is not None:
             os.close(fd)
@@ -299,6 +324,8 @@ class LocalEngine:
 
     def cancel(self, exact: ExactJob) -> CancelReply:
         """Ask a job's shim to end it; harder if an earlier request had its time."""
+        with self._lock:
+            self._unchanged.pop(exact.name, None)
         return canceller.cancel(
             exact, self._observer.folder(exact.name), self._observer.bound_to, self._clock
         )
@@ -309,10 +336,7 @@ class LocalEngine:
             fds = {fd: name for name, fd in self._watches.items()}
             if self._blind or self._observer.has_orphans:
                 seconds = min(seconds, BLIND_SECONDS)
-        poll = select.poll()
-        for fd in fds:
-            poll.register(fd, select.POLLIN)
-        for fd, _event in poll.poll(max(0.0, seconds) * 1000):
+        for fd, _event in _poll(fds).poll(max(0.0, seconds) * 1000):
             self._woken(fd, fds[fd])
 
     def _woken(self, fd: int, name: str) -> None:
@@ -320,6 +344,7 @@ class LocalEngine:
         with self._lock:
             if self._watches.get(name) != fd:
                 return
+            self._unchanged.pop(name, None)
             try:
                 more = os.read(fd, 4096)
             except OSError:  # a pidfd cannot be read: its process ended
@@ -332,3 +357,10 @@ class LocalEngine:
             self._launcher.close()
             for name in list(self._watches):
                 self._drop_watch(name)
+
+
+def _poll(fds: Iterable[int]) -> select.poll:
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return poll
