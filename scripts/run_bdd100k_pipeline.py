@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Run the canonical bdd100k pipeline from the worktree that NPA_LIVE_WT names, and wait for it.
 
-    NPA_LIVE_WT=$PWD scripts/run_bdd100k_pipeline.py --engine local
+    NPA_LIVE_WT=$PWD .venv/bin/python scripts/run_bdd100k_pipeline.py --engine local
 
 `--spec` runs another file with the same flags, such as the one for a GPU cluster.
 """

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Run an Isaac Lab reinforcement-learning pipeline from the worktree that NPA_LIVE_WT names.
 
-NPA_LIVE_WT=$PWD scripts/run_isaac_lab_rl.py --spec my/isaac-lab-rl.yaml --task Isaac-Ant-v0
+NPA_LIVE_WT=$PWD .venv/bin/python scripts/run_isaac_lab_rl.py --spec my/rl.yaml --task NAME
 """
 
 from __future__ import annotations
