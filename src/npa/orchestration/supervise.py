@@ -13,16 +13,16 @@ from typing import Protocol, assert_never
 from npa.observation import Absent, Found, Observation
 from npa.orchestration import decide as d
 from npa.orchestration.effects import NOT_MADE
+from npa.orchestration.ends import How, first_failed, member_end
 from npa.orchestration.engine import (
     Engine,
     Evidence,
     JobRef,
     JobStatus,
-    MemberStatus,
     Phase,
     RoomKind,
 )
-from npa.orchestration.evidence import Klass, klass_of, strongest
+from npa.orchestration.evidence import Klass, klass_of
 from npa.orchestration.journal import entries as e
 from npa.orchestration.outputs import OutputsSeen, look_at_outputs, together
 from npa.orchestration.policy import Policy
@@ -46,15 +46,6 @@ class Clocks:
     first_cancel: float | None = None
     cancels: int = 0
     due: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _How:
-    """How an attempt ends."""
-
-    result: e.Result
-    klass: str = ""
-    code: str = ""
 
 
 class Claims(Protocol):
@@ -262,13 +253,13 @@ class Supervisor:
                 tick.emit(e.Intent(attempt.key, e.Verb.CANCEL, native_id=exact.native_id, why=why))
                 tick.effects.append(CancelEffect(attempt.key, exact))
             case d.Succeed():
-                how = _How(e.Result.SUCCEEDED)
+                how = How(e.Result.SUCCEEDED)
                 self._end(attempt, steps, status, how, outputs, tick)
             case d.Fail(klass=klass, code=code):
-                how = _How(e.Result.FAILED, klass.value, code)
+                how = How(e.Result.FAILED, klass.value, code)
                 self._end(attempt, steps, status, how, outputs, tick)
             case d.EndCancelled():
-                how = _How(e.Result.CANCELLED, Klass.CANCELLED.value)
+                how = How(e.Result.CANCELLED, Klass.CANCELLED.value)
                 self._end(attempt, steps, status, how, outputs, tick)
             case d.EndRefused(code=code):
                 self._refused(attempt, Evidence(code, "provider"), tick)
@@ -365,7 +356,7 @@ class Supervisor:
         attempt: Attempt,
         steps: Sequence[Step],
         status: JobStatus | None,
-        how: _How,
+        how: How,
         outputs: Mapping[str, OutputsSeen],
         tick: Tick,
     ) -> None:
@@ -373,7 +364,13 @@ class Supervisor:
         ends: dict[str, e.MemberEnd] = {}
         said = {m.path: m for m in status.members} if status is not None else {}
         for step in steps:
-            end = self._member_end(step, said.get(step.path), how, outputs.get(step.path))
+            end = member_end(
+                step,
+                said.get(step.path),
+                how,
+                outputs.get(step.path),
+                self.scheduler.artifacts,
+            )
             if end is None:
                 tick.wait(attempt.wave, "its declared outputs cannot be seen yet", d.LATER)
                 return
@@ -386,7 +383,7 @@ class Supervisor:
                 code=how.code,
                 members=ends,
                 provider=status.phase.value if status is not None else "absent",
-                first_failed=_first_failed(status, ends),
+                first_failed=first_failed(status, ends),
                 leftovers=status.leftovers if status is not None else (),
             )
         )
@@ -397,67 +394,6 @@ class Supervisor:
         if how.result is e.Result.FAILED:
             exhausted = how.code == "INFRASTRUCTURE_RECOVERY_EXHAUSTED"
             self._after(attempt, Klass(how.klass), exhausted=exhausted, tick=tick)
-
-    def _member_end(
-        self,
-        step: Step,
-        said: MemberStatus | None,
-        how: _How,
-        seen: OutputsSeen | None,
-    ) -> e.MemberEnd | None:
-        """How one member ended; None when its outputs must be seen first and cannot be now."""
-        started = said.started_at if said is not None else None
-        ended = said.ended_at if said is not None else None
-        succeeded = how.result is e.Result.SUCCEEDED or (
-            said is not None and said.phase is Phase.SUCCEEDED
-        )
-        if succeeded:
-            seen = seen or look_at_outputs(step.outputs, self.scheduler.artifacts)
-            match seen.kind:
-                case d.OutputsKind.VALID | d.OutputsKind.NONE:
-                    return e.MemberEnd(
-                        e.Result.SUCCEEDED,
-                        started_at=started,
-                        ended_at=ended,
-                        outputs=seen.records,
-                    )
-                case d.OutputsKind.UNSEEN | d.OutputsKind.NOT_LOOKED:
-                    return None
-                case d.OutputsKind.ABSENT | d.OutputsKind.MIXED:
-                    return e.MemberEnd(
-                        e.Result.FAILED,
-                        Klass.PAYLOAD.value,
-                        "DECLARED_OUTPUT_MISSING",
-                        started_at=started,
-                        ended_at=ended,
-                        missing=seen.missing,
-                    )
-                case d.OutputsKind.INVALID:
-                    return e.MemberEnd(
-                        e.Result.FAILED,
-                        Klass.PAYLOAD.value,
-                        "DECLARED_OUTPUT_INVALID",
-                        started_at=started,
-                        ended_at=ended,
-                        missing=seen.missing,
-                        invalid=seen.invalid,
-                    )
-                case _:
-                    assert_never(seen.kind)
-        facts = said.evidence if said is not None else ()
-        own, fact = strongest(facts)
-        explained = fact is not None and how.result is e.Result.FAILED and not _ours(how.code)
-        return e.MemberEnd(
-            result=how.result,
-            klass=own.value if explained else how.klass,
-            code=fact.code if explained and fact is not None else how.code,
-            exit_code=fact.exit_code if fact is not None else None,
-            signal=fact.signal if fact is not None else None,
-            rank=fact.rank if fact is not None else None,
-            log_line=fact.log_line if fact is not None else None,
-            started_at=started,
-            ended_at=ended,
-        )
 
     def _after(self, attempt: Attempt, klass: Klass, *, exhausted: bool, tick: Tick) -> None:
         """A successor, or nothing: then the wave has its final word."""
@@ -536,21 +472,3 @@ def _outputs_own(attempt: Attempt, wave: Wave) -> bool:
         for a in wave.attempts
         if a is not attempt
     )
-
-
-def _ours(code: str) -> bool:
-    """Ends that we brought about ourselves keep our reason, whatever the process says."""
-    return code.startswith("DECLARED_OUTPUT_") or code in (
-        "DEADLINE",
-        "INFRASTRUCTURE_RECOVERY_EXHAUSTED",
-    )
-
-
-def _first_failed(status: JobStatus | None, ends: Mapping[str, e.MemberEnd]) -> str:
-    """The member that failed first and by itself (not the ones that fell with it)."""
-    failed = [p for p, m in ends.items() if m.result is e.Result.FAILED]
-    if status is None or len(ends) == 1:
-        return failed[0] if failed else ""
-    when = {m.path: m.ended_at for m in status.members if m.phase is Phase.FAILED}
-    own = [p for p in failed if p in when] or failed
-    return min(own, key=lambda p: when.get(p) or float("inf"), default="")
