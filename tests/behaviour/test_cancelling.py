@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -30,17 +32,28 @@ def waiting_shim(machine: Machine, driver: int) -> int:
     return 0
 
 
-def hold_the_next_launch(machine: Machine, driver: int) -> int:
-    """Stop the shim that would take the next launch, and let the step before it end."""
+@contextmanager
+def next_launch_held(machine: Machine, driver: int) -> Iterator[int]:
+    """Stop the shims that could take the next launch, and let the step before it end.
+
+    One stands ready. That of the step goes on only under its folder's exclusive lock.
+    """
     machine.until_running("a")
     machine.until(lambda: any(a.native_id for a in machine.state().live.values()), "a to be noted")
     machine.until(lambda: waiting_shim(machine, driver) > 0, "a shim to stand ready")
     shim = waiting_shim(machine, driver)
     os.kill(shim, signal.SIGSTOP)
-    machine.go()
-    machine.until(lambda: "b" in machine.state().latest, "b to be reserved")
-    machine.until(lambda: bool(machine.state().latest["b"].intended_at), "b to be intended")
-    return shim
+    folder = os.open(machine.home / "jobs/r1" / machine.state().latest["a"].name, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_SH)
+    try:
+        machine.go()
+        machine.until(lambda: "b" in machine.state().latest, "b to be reserved")
+        machine.until(lambda: bool(machine.state().latest["b"].intended_at), "b to be intended")
+        yield shim
+    finally:
+        os.close(folder)
+        with suppress(ProcessLookupError):
+            os.kill(shim, signal.SIGCONT)
 
 
 def ended(machine: Machine) -> None:
@@ -58,12 +71,9 @@ def test_a_cancel_while_a_launch_is_in_flight_catches_the_job_that_comes_after_i
     machine: Machine,
 ) -> None:
     driver = machine.submit(TWO)
-    shim = hold_the_next_launch(machine, driver.pid)
-    try:
+    with next_launch_held(machine, driver.pid):
         cancel = machine.start("workflow", "cancel", "r1", "--reason", "budget")
         machine.until(lambda: machine.state().cancel is not None, "the wish to be written")
-    finally:
-        os.kill(shim, signal.SIGCONT)
     said = machine.said(cancel)
     assert said.code == 0, said.err
     assert "is cancelled: nothing of it runs any more" in said.out
@@ -80,14 +90,10 @@ def test_a_launch_whose_driver_died_over_it_never_happens_after_the_cancel(
 ) -> None:
     """The shim wakes up after the cancel was proven: it finds the seal and starts nothing."""
     driver = machine.submit(TWO)
-    shim = hold_the_next_launch(machine, driver.pid)
-    try:
+    with next_launch_held(machine, driver.pid) as shim:
         driver.kill()
         driver.wait()
         said = machine.npa("workflow", "cancel", "r1")
-    finally:
-        with suppress(ProcessLookupError):
-            os.kill(shim, signal.SIGCONT)
     assert said.code == 0, said.err
     machine.until(lambda: procfs.stat(shim) is None, "the late shim to leave")
     ended(machine)
