@@ -88,9 +88,9 @@ def chosen(run: OpenRun, stage: str | None) -> list[tuple[str, Attempt]]:
 
 def reader_of(host: Host, run: OpenRun) -> LogReader:
     """The reader of the run's engine."""
-    from npa.orchestration.hosts import local_engine
+    from npa.orchestration.hosts import log_reader
 
-    return local_engine(run.request, host.home).logs
+    return log_reader(host, run.request)
 
 
 class Printer:

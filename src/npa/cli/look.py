@@ -9,7 +9,6 @@ from npa.cli.host import reading_host
 from npa.errors import NpaError
 from npa.observation import Observation, Unavailable
 from npa.orchestration.engine import JobRef, JobStatus
-from npa.orchestration.hosts import local_engine
 from npa.orchestration.runs import Host, OpenRun, driver_alive, open_run
 from npa.orchestration.state import Attempt
 from npa.views.status import Liveness, RunView, view_run
@@ -73,4 +72,4 @@ def _workflow_name(run: OpenRun) -> str:
     return path.rpartition("/")[2].removesuffix(".yaml")
 
 
-__all__ = ["local_engine", "look", "open_for_reading", "ref_of"]
+__all__ = ["look", "open_for_reading", "ref_of"]

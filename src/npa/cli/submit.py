@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +21,7 @@ from npa.cli.options import (
     var_option,
 )
 from npa.cli.output import Output
+from npa.cli.skypilot_options import skypilot_options, take_settings
 from npa.cli.spec import plural, require_loaded, tools_of
 
 if TYPE_CHECKING:
@@ -94,18 +95,19 @@ def _options(function: F) -> F:
 @click.command()
 @click.option(
     "--engine",
-    type=click.Choice(["local"]),
+    type=click.Choice(["local", "skypilot"]),
     default="local",
     show_default=True,
     help="What runs the tasks: `local` is this machine.",
 )
 @_options
+@skypilot_options
 def submit(engine: str, **options: Any) -> int:
     """Start a run and drive it to its end.
 
     Ctrl-C cancels the run; a second Ctrl-C leaves it as it is, for `resume`.
     """
-    return submit_file(engine, **options)
+    return submit_file(engine, engine_options=take_settings(options), **options)
 
 
 @click.command()
@@ -134,11 +136,13 @@ def submit_file(
     detach: bool,
     plan_only: bool,
     as_json: bool,
+    engine_options: Mapping[str, object] | None = None,
 ) -> int:
     """Prepare, check, begin, drive. Each step has no effect unless the ones before it are done."""
     from npa.cli.host import host_for
+    from npa.orchestration.hosts import make_host
     from npa.orchestration.prepare import prepare
-    from npa.orchestration.submission import make_request
+    from npa.orchestration.submission import make_request, refuse_incomplete
     from npa.target.home import Home
 
     output = Output(as_json=as_json)
@@ -165,12 +169,17 @@ def submit_file(
         secrets=secret_env,
         env=env,
         catalogs=catalogs,
+        engine_options=engine_options,
     )
     if plan_only:
         host = host_for(replace(request, secrets=(), env=()))
         prepared = prepare(request, tools, environment=os.environ, loaded=loaded)
         _show_plan(output, host, prepared)
         return ExitCode.OK
+    if engine == "skypilot":
+        prepared = prepare(request, tools, environment=os.environ, loaded=loaded)
+        refuse_incomplete(request, prepared, make_host(tools))
+        return _begin(output, host_for(request), prepared, detach=detach)
     host = host_for(request)
     prepared = prepare(request, tools, environment=os.environ, loaded=loaded)
     return _begin(output, host, prepared, detach=detach)
@@ -192,13 +201,15 @@ def _begin(output: Output, host: Host, prepared: Prepared, *, detach: bool) -> i
 def _show_plan(output: Output, host: Host, prepared: Prepared) -> None:
     """The public shape of a plan that is not submitted; nothing has been written anywhere."""
     from npa.cli.plan import show_steps
+    from npa.orchestration.hosts import missing, rendered
     from npa.orchestration.submission import findings
     from npa.workflow.plan import default_assumption, make_plan, plan_json
 
     request = prepared.request
+    by_skypilot = request.engine == "skypilot"
     assume = prepared.policy.assume_decision or default_assumption(prepared.graph, prepared.context)
     plan = make_plan(prepared.graph, prepared.context, assume)
-    found = findings(host, prepared)
+    found = missing(host, prepared) if by_skypilot else findings(host, prepared)
     blocked = any(finding.blocking for finding in found)
     output.document(
         {
@@ -226,9 +237,12 @@ def _show_plan(output: Output, host: Host, prepared: Prepared) -> None:
                     for finding in found
                 ],
             },
-            "infrastructure": {"engine": request.engine},
+            "infrastructure": {
+                "engine": request.engine,
+                **({"infra": request.engine_options.get("infra", "")} if by_skypilot else {}),
+            },
             "plan": plan_json(plan, prepared.context),
-            "skypilot_yaml": "",
+            "skypilot_yaml": rendered(host, prepared),
         }
     )
     show_steps(output, plan.steps)

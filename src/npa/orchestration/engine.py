@@ -123,7 +123,7 @@ class Job:
     name: str
     key: str
     tasks: tuple[Task, ...]
-    workdir: str = ""  # folder in which commands run; "" means the job's own folder
+    workdir: str = ""  # where commands run: a folder, or the URI of its archive; "": the job's own
     grace_seconds: float = 10.0
 
 

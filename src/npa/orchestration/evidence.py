@@ -54,6 +54,12 @@ TABLE: Mapping[str, Klass] = {
     "AUTHORIZATION": _C,
     "CHECKPOINT_INCOMPATIBLE": _C,
     "PRECHECKS_FAILED": _C,
+    # what a task ended with before its command (npa.orchestration.skypilot.task_codes)
+    "NODE_UNFIT": _C,
+    "LICENCE_DECLINED": _C,
+    "SOURCE_NOT_BROUGHT": _T,
+    "CLAIM_UNKNOWN": _T,
+    "CLAIMED_BY_ANOTHER": Klass.UNKNOWN,  # the other job of the attempt may run: it holds
     # the machine or the network under it
     "SHIM_LOST": _T,
     "HOST_REBOOTED": _T,

@@ -5,14 +5,15 @@ The command line and the SDK both make their hosts here, so that a run means the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npa.errors import EngineError, UsageError
+from npa.errors import UsageError
 from npa.orchestration.runs import Host
-from npa.target.credentials import storage_access
+from npa.storage import open_store
+from npa.target.credentials import StorageAccess, storage_access
 from npa.target.environment import (
     child_environment,
     named_secrets,
@@ -22,9 +23,10 @@ from npa.target.environment import (
 from npa.target.home import Home
 
 if TYPE_CHECKING:
-    from npa.orchestration.engine import Engine
+    from npa.orchestration.engine import Engine, Finding
     from npa.orchestration.local.engine import LocalEngine
-    from npa.orchestration.prepare import Request
+    from npa.orchestration.logs import LogReader
+    from npa.orchestration.prepare import Prepared, Request
     from npa.workflow.tools import Tools
 
 ENGINES = ("local", "skypilot")
@@ -37,11 +39,12 @@ def make_host(tools: Tools, environ: Mapping[str, str] | None = None) -> Host:
     """
     variables = present_environment() if environ is None else environ
     home = Home.find(variables)
+    storage = storage_access(variables, home)
     return Host(
         home=home,
-        storage=storage_access(variables, home),
+        storage=storage,
         tools=tools,
-        engine=open_engine,
+        engine=Engines(tools, storage, variables),
         environment=variables,
     )
 
@@ -59,25 +62,75 @@ def host_for(request: Request, tools: Tools, environ: Mapping[str, str] | None =
     )
 
 
-def open_engine(request: Request, home: Home) -> Engine:
-    """The engine that a run was sealed for. Raises UsageError and EngineError."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Engines:
+    """Makes the engine that a run was sealed for. Raises UsageError and EngineError."""
+
+    tools: Tools
+    storage: StorageAccess
+    environ: Mapping[str, str]
+
+    def __call__(self, request: Request, home: Home) -> Engine:
+        match request.engine:
+            case "local":
+                return local_engine(request, home)
+            case "skypilot":
+                from npa.orchestration.skypilot.run_engine import open_run_engine
+
+                return open_run_engine(
+                    request,
+                    tools=self.tools,
+                    storage=open_store(request.run_uri, self.storage.options),
+                    environ=self.environ,
+                    npa_home=home.path,
+                )
+            case unknown:
+                raise _unknown(unknown)
+
+
+def log_reader(host: Host, request: Request) -> LogReader:
+    """The reader of a run's logs. Starts no server. Raises UsageError and EngineError."""
     match request.engine:
         case "local":
-            return local_engine(request, home)
+            return local_engine(request, host.home).logs
         case "skypilot":
-            raise EngineError(
-                "runs cannot be driven on `skypilot` from here: nothing makes its engine from a "
-                "run's request (the session of its cluster and the rendering of its jobs)",
-                not_done="nothing was started",
-                hint="`--engine local` runs the same file on this machine",
-                code="ENGINE_NOT_CONNECTED",
-            )
+            from npa.orchestration.skypilot.run_engine import run_logs
+
+            return run_logs(request, host.environment, host.home.path)
         case unknown:
-            raise UsageError(
-                f"engine `{unknown}` is not known here",
-                not_done="nothing was started",
-                hint=f"known engines: {', '.join(ENGINES)}",
-            )
+            raise _unknown(unknown)
+
+
+def missing(host: Host, prepared: Prepared) -> Sequence[Finding]:
+    """What can be seen to be missing before anything is started, variables included."""
+    if prepared.request.engine != "skypilot":
+        return ()
+    from npa.orchestration.skypilot import missing as skypilot
+
+    return skypilot.missing(
+        prepared,
+        tools=host.tools,
+        storage=host.storage,
+        environ=host.environment,
+        npa_home=host.home.path,
+    )
+
+
+def rendered(host: Host, prepared: Prepared) -> str:
+    """The documents that the run's plan would launch, as YAML; "" for an engine without any."""
+    if prepared.request.engine != "skypilot":
+        return ""
+    from npa.orchestration.skypilot.missing import render_preview
+
+    return render_preview(prepared, host.tools, host.storage)[0].text
+
+
+def _unknown(engine: str) -> UsageError:
+    return UsageError(
+        f"engine `{engine}` is not known here",
+        not_done="nothing was started",
+        hint=f"known engines: {', '.join(ENGINES)}",
+    )
 
 
 def local_engine(request: Request, home: Home) -> LocalEngine:

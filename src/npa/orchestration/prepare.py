@@ -38,6 +38,7 @@ class Request:
     `spec_path` is where the file was; `spec_text` what it said; `source` the folder that is staged
     ("" for none). `jobs` is the folder of a local run's jobs: a command with another home must
     find the same ones, for not finding a job is what it concludes from ("" for the home's own).
+    `engine_options` are the engine's own (npa.orchestration.skypilot.settings).
     """
 
     spec_path: str
@@ -52,6 +53,7 @@ class Request:
     secrets: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     catalogs: tuple[str, ...] = ()
+    engine_options: Mapping[str, object] = field(default_factory=dict)
     npa_version: str = __version__
 
     def to_json(self) -> dict[str, object]:

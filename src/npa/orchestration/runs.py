@@ -21,8 +21,8 @@ from npa.orchestration.journal import entries as e
 from npa.orchestration.journal.chain import Appended, Journal, Lost, Unknown
 from npa.orchestration.payloads import CheckedArtifacts
 from npa.orchestration.prepare import Prepared, Request, is_placeholder, prepare, present
-from npa.orchestration.seal import differences, seal_of
-from npa.orchestration.source import snapshot
+from npa.orchestration.seal import differences, digest_of, seal_of
+from npa.orchestration.source import SourceTree, snapshot
 from npa.orchestration.state import DriverView, RunState
 from npa.orchestration.taskenv import JobSettings, build_job
 from npa.storage import Store, Stores, open_store, probe_conditional_create, split_uri
@@ -151,7 +151,10 @@ def _exists(run_id: str) -> UsageError:
 def _target(host: Host, request: Request) -> dict[str, str]:
     """Identity of what a run is aimed at: engine, machine, store, storage principal."""
     remote = split_uri(request.run_uri).scheme not in ("file", "memory")
+    options = dict(request.engine_options)
+    options.pop("session", "")  # where it is kept is not what it is aimed at
     return {
+        **({"options": digest_of(options)} if options else {}),
         "engine": request.engine,
         "host": this_host().name if request.engine == "local" else "",
         "run_uri": request.run_uri,
@@ -204,9 +207,37 @@ class Drive:
 
     def run(self, *, take_over: bool = False) -> Outcome:
         try:
-            return self.driver.run(take_over=take_over)
+            outcome = self.driver.run(take_over=take_over)
+            if self.driver.state.lifecycle.over:
+                settle(self.engine, self.driver.state)
+            return outcome
         finally:
             self.engine.close()
+
+
+def settle(engine: Engine, state: RunState | None) -> str:
+    """Let go of what an engine keeps for one run, once the run is over (None: was not begun).
+
+    Best effort, as a run's end depends on nothing of it: what stayed is said in the answer.
+    """
+    if engine.name != "skypilot":
+        return ""
+    from npa.orchestration.skypilot.afterwards import settle
+    from npa.orchestration.skypilot.engine import SkyPilotEngine
+
+    return settle(engine, state) if isinstance(engine, SkyPilotEngine) else ""
+
+
+def stage(host: Host, request: Request, store: Store, tree: SourceTree | None) -> str:
+    """Pin the source for the tasks: a folder of this machine, or an archive in the run's store.
+
+    Raises UsageError when a file changed since it was scanned, StorageError.
+    """
+    if request.engine == "skypilot":
+        from npa.orchestration.skypilot import staging
+
+        return staging.stage(store, request.run_uri, tree)
+    return str(snapshot(tree, host.home.path / "sources")) if tree is not None else ""
 
 
 def make_drive(
@@ -229,8 +260,8 @@ def make_drive(
     elif prepared is None:
         prepared = _as_sealed(host, run)
     workdir = ""
-    if prepared.tree is not None and goal is Goal.COMPLETE:
-        workdir = str(snapshot(prepared.tree, host.home.path / "sources"))
+    if goal is Goal.COMPLETE:
+        workdir = stage(host, request, run.store, prepared.tree)
     settings = JobSettings(
         run_id=request.run_id,
         run_uri=request.run_uri,

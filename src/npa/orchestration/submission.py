@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npa.errors import EngineError
+from npa.errors import EngineError, UsageError
 from npa.orchestration import registry
+from npa.orchestration.hosts import missing
 from npa.orchestration.prepare import Request, run_root
-from npa.orchestration.runs import spec_folder, steps_of
+from npa.orchestration.runs import refuse_placeholders, settle, spec_folder, stage, steps_of
 from npa.target.home import Home
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from npa.orchestration.runs import Host
     from npa.workflow.meaning import Workflow
     from npa.workflow.tools import Tools
+
+SESSIONS = "skypilot/sessions"  # in npa's home: the folder of a run's API server
 
 
 def make_request(
@@ -40,6 +43,7 @@ def make_request(
     secrets: Sequence[str] = (),
     env: Sequence[str] = (),
     catalogs: Sequence[Path] = (),
+    engine_options: Mapping[str, object] | None = None,
 ) -> Request:
     """The request for one run of `spec`, whose text was loaded as `workflow`. No effects.
 
@@ -63,7 +67,23 @@ def make_request(
         secrets=tuple(sorted({*secrets, *declared_secrets(workflow)})),
         env=tuple(env),
         catalogs=tuple(str(path.resolve()) for path in catalogs),
+        engine_options=_engine_options(engine, engine_options or {}, home, chosen),
     )
+
+
+def _engine_options(
+    engine: str, options: Mapping[str, object], home: Home, run_id: str
+) -> dict[str, object]:
+    """With where the run's session is kept. Raises UsageError for options of another engine."""
+    if engine == "skypilot":
+        return {**options, "session": str(home.path / SESSIONS / run_id)}
+    if options:
+        raise UsageError(
+            f"engine `{engine}` has no option `{min(options)}`",
+            not_done="nothing was started",
+            hint="it is for `--engine skypilot`",
+        )
+    return {}
 
 
 def declared_secrets(workflow: Workflow) -> set[str]:
@@ -72,12 +92,31 @@ def declared_secrets(workflow: Workflow) -> set[str]:
 
 
 def findings(host: Host, prepared: Prepared) -> Sequence[Finding]:
-    """What the engine's preflight says of every step that could run."""
+    """What the engine's preflight says of every step that could run.
+
+    What it started is stopped again if the run cannot begin.
+    """
     engine = host.engine(prepared.request, host.home)
     try:
-        return engine.preflight(steps_of(prepared))
+        found = engine.preflight(steps_of(prepared))
+        if any(finding.blocking for finding in found):
+            settle(engine, None)
+        return found
     finally:
         engine.close()
+
+
+def refuse_incomplete(request: Request, prepared: Prepared, host: Host) -> None:
+    """Before any value of a variable is taken: name everything that is missing, in one error.
+
+    The source then goes to the run's store, so that a store that takes nothing is found before
+    any server is started. Raises EngineError (PREFLIGHT), UsageError, StorageError.
+    """
+    if request.engine != "skypilot":
+        return
+    refuse(missing(host, prepared), request.spec_path)
+    refuse_placeholders(prepared)
+    stage(host, request, host.open_store(request.run_uri), prepared.tree)
 
 
 def refuse(found: Sequence[Finding], spec: str) -> None:

@@ -30,7 +30,10 @@ def test_a_declined_licence_stops_before_any_download(node: Node) -> None:
     done = launch(node, argv=("true",), tool="workbench.rl.policy_train", options=options)
     assert done.returncode == 95
     assert "licence was not accepted" in done.stderr
-    assert not (node.root / "claims").exists()
+    # No claim is taken: all that is left says why, for SkyPilot keeps no exit code.
+    (left,) = [path for path in (node.root / "claims").rglob("*") if path.is_file()]
+    assert left.name.startswith("ended-")
+    assert json.loads(left.read_text()) == {"code": 95}
 
 
 # -- the payload fence -----------------------------------------------------------------------------

@@ -59,6 +59,14 @@ def slurm_config(provision_seconds: int = 24 * 3600) -> dict[str, object]:
     }
 
 
+def nebius_config() -> dict[str, object]:
+    """Virtual machines of Nebius; the controllers run beside the API server and cost none."""
+    return {
+        "allowed_clouds": ["nebius"],
+        "jobs": {"controller": {"consolidation_mode": True}},
+    }
+
+
 def check_config(context: str) -> dict[str, object]:
     """For a session that only looks: one context, no controller."""
     return {"allowed_clouds": ["kubernetes"], "kubernetes": {"allowed_contexts": [context]}}

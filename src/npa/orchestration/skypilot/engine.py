@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never
 
 from npa.errors import EngineError
@@ -27,6 +27,7 @@ from npa.orchestration.engine import (
     LaunchRefused,
     LaunchReply,
     LaunchUnknown,
+    Phase,
     Room,
     RoomKind,
 )
@@ -44,6 +45,7 @@ POST_SECONDS_MAX = 120.0  # for the bridge to make the POST; afterwards it refus
 SEEN_SECONDS_MAX = 60.0  # for its row to appear in the queue
 PROOF_SECONDS_MAX = 120.0  # how long a look at a job may be acted on
 RESTART_GAP_SECONDS = 30.0
+LAUNCH_WINDOW_SECONDS = POST_SECONDS_MAX + LAUNCH_SECONDS_MAX
 
 # What the bridge's code of a launch that did not happen means: rows of the evidence table.
 REFUSED: Mapping[str, str] = {
@@ -85,7 +87,10 @@ class ApiSession(Protocol):
 
 @dataclass(slots=True)
 class SkyPilotEngine:
-    """Implements npa.orchestration.engine.Engine. `infra` is what tasks ask for, for preflight."""
+    """Implements npa.orchestration.engine.Engine. `infra` is what tasks ask for, for preflight.
+
+    `verdict_on` (launch key, job ID) says why a job ended before its payload, if it is known.
+    """
 
     session: ApiSession
     bridge: BridgeClient
@@ -94,9 +99,11 @@ class SkyPilotEngine:
     facts: Mapping[str, str]
     infra: tuple[str, ...] = ()
     before_controller: Callable[[], Evidence | None] = lambda: None
+    verdict_on: Callable[[str, str], Evidence | None] = lambda _key, _native_id: None
     clock: Clock = field(default_factory=Clock)
     name: str = "skypilot"
     launches_groups: bool = True
+    launch_window_seconds: float = LAUNCH_WINDOW_SECONDS
     _queue: Queue = field(init=False)
     _endpoint: str = ""
     _bound_to: str = ""
@@ -249,11 +256,20 @@ class SkyPilotEngine:
     # -- looking --------------------------------------------------------------------------------
 
     def observe(self, refs: Sequence[JobRef]) -> Mapping[str, Observation[JobStatus]]:
-        """One call for all of them."""
+        """One call for all of them. A server that is gone is started again."""
+        return self._look(refs, self._living)
+
+    def glance(self, refs: Sequence[JobRef]) -> Mapping[str, Observation[JobStatus]]:
+        """The same look through a server that lives; without one, nothing can be seen."""
+        return self._look(refs, self.session.prove)
+
+    def _look(
+        self, refs: Sequence[JobRef], server: Callable[[], Owned]
+    ) -> Mapping[str, Observation[JobStatus]]:
         if not refs:
             return {}
         try:
-            self._use(self._living())
+            self._use(server())
         except EngineError as error:
             gone = Unavailable(error.code, error.message, SOURCE, self.clock.now())
             return {ref.name: gone for ref in refs}
@@ -292,7 +308,20 @@ class SkyPilotEngine:
             snapshot.as_of,
             min(first, posted),
         )
-        return Found(status, SOURCE, snapshot.as_of)
+        return Found(self._explained(ref, status), SOURCE, snapshot.as_of)
+
+    def _explained(self, ref: JobRef, status: JobStatus) -> JobStatus:
+        """With the reason of a job that ended before its payload in place of the payload's."""
+        failed = [m for m in status.members if m.phase is Phase.FAILED]
+        if not status.settled or not failed or status.phase is not Phase.FAILED:
+            return status
+        verdict = self.verdict_on(ref.key, status.exact.native_id)
+        if verdict is None:
+            return status
+        members = tuple(
+            replace(m, evidence=(verdict,)) if m in failed else m for m in status.members
+        )
+        return replace(status, members=members)
 
     def _not_there(self, ref: JobRef, snapshot: Snapshot) -> Observation[JobStatus]:
         """Absent needs two complete looks that do not show it: one may be stale."""

@@ -42,7 +42,7 @@ class SkyPilotLogs:
         """What was written from `offset` on; at most 1 MiB at a time."""
         tasks = self._tasks(ref)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        copy = self.folder / f"{ref.key}-{stream.location}.log"
+        copy = self.copy_of(ref, stream)
         reply = self.bridge.call(
             "follow",
             CALL_SECONDS_MAX,
@@ -62,6 +62,10 @@ class SkyPilotLogs:
                 return Unavailable(cause, detail, SOURCE, self.now())
             case _:
                 assert_never(reply)
+
+    def copy_of(self, ref: JobRef, stream: LogStream) -> Path:
+        """Where a log is copied to while it is read."""
+        return self.folder / f"{ref.key}-{stream.location}.log"
 
     def _chunk(self, copy: Path, offset: int, *, ended: bool) -> Observation[LogChunk]:
         try:

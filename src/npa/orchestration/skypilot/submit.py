@@ -21,10 +21,10 @@ from typing import Literal
 from npa.catalog.loader import Catalog
 from npa.errors import UsageError
 from npa.orchestration.driver import Ending, Outcome, Snapshot
-from npa.orchestration.hosts import host_for
+from npa.orchestration.hosts import host_for, make_host
 from npa.orchestration.prepare import InvalidWorkflow, Prepared, Request, prepare
 from npa.orchestration.runs import Host, OpenRun, artifacts_of, create, make_drive
-from npa.orchestration.submission import findings, make_request, refuse
+from npa.orchestration.submission import findings, make_request, refuse, refuse_incomplete
 from npa.target.environment import present_environment
 from npa.target.home import Home
 from npa.workflow.load import load_text
@@ -87,6 +87,8 @@ def submit_workflow(
     max_concurrency: int = 0,
     assume_decision: str = "",
     stage_source: bool = True,
+    infra: str = "",
+    images: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
     observer: Callable[[Snapshot], None] = lambda _snapshot: None,
 ) -> RunResult:
@@ -96,7 +98,9 @@ def submit_workflow(
     handed to the tasks; only the names are recorded. `catalogs` are the user's own tools. `store`
     says where runs are kept ("" for what the file or npa's home says). `retries` pays for payload
     failures and `max_infrastructure_recoveries` for the machine's; `max_wait_seconds` is a deadline
-    of each attempt (0: none). `environ` is by default that of this process, and is never changed.
+    of each attempt (0: none). `infra` says where SkyPilot runs tasks (`k8s/CONTEXT`,
+    `slurm/CLUSTER`, `nebius`), `images` which image a tool gets (`*` for all). `environ` is by
+    default that of this process, and is never changed.
 
     A run that fails, is held or cancelled is a result, not an error. Raises, before anything is
     launched: InvalidWorkflow (with all problems of the file), UsageError (a value that cannot be
@@ -121,6 +125,7 @@ def submit_workflow(
         catalogs=[Path(path) for path in catalogs],
         store=store,
         stage_source=stage_source,
+        engine_options={**({"infra": infra} if infra else {}), **_images(images)},
         environ=variables,
     )
     refuse(findings(host, prepared), prepared.request.spec_path)
@@ -143,6 +148,7 @@ def _prepared(
     catalogs: Sequence[Path],
     store: str,
     stage_source: bool,
+    engine_options: Mapping[str, object],
     environ: Mapping[str, str],
 ) -> tuple[Prepared, Host]:
     tools = Catalog.load(*catalogs)
@@ -165,8 +171,15 @@ def _prepared(
         secrets=secrets,
         env=env,
         catalogs=catalogs,
+        engine_options=engine_options,
     )
-    return prepare(request, tools, environment=environ), host_for(request, tools, environ)
+    prepared = prepare(request, tools, environment=environ)
+    refuse_incomplete(request, prepared, make_host(tools, environ))
+    return prepared, host_for(request, tools, environ)
+
+
+def _images(images: Mapping[str, str] | None) -> Mapping[str, object]:
+    return {"images": dict(images)} if images else {}
 
 
 def _read(spec: Path) -> str:

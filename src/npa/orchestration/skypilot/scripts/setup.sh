@@ -3,12 +3,11 @@ set -eu
 npa_home="$HOME/.npa-task"
 mkdir -p "$npa_home/bin"
 chmod 700 "$npa_home"
-npa_fail() { echo "npa: $2" >&2; exit "$1"; }
-
-# The licence gate comes before the first download.
-if [ "${NPA_LICENCE:-}" = isaac ] && [ -z "${ACCEPT_EULA:-}" ]; then
-  npa_fail 95 "this task runs Isaac, whose licence was not accepted (ACCEPT_EULA is empty)"
-fi
+npa_fail() {
+  echo "npa: $2" >&2
+  if [ -n "${npa_system:-}" ]; then "$npa_system" "$npa_home/task.py" note "$1" || :; fi
+  exit "$1"
+}
 
 npa_python() {
   for npa_one in python3 "$HOME/skypilot-runtime/bin/python" /usr/bin/python3 python; do
@@ -23,6 +22,11 @@ cat >"$npa_new" <<'NPA_TASK_PY'
 NPA_TASK_PY
 mv "$npa_new" "$npa_home/task.py"
 printf '%s\n' "$npa_system" >"$npa_home/system-python"
+# The licence gate comes before the first download.
+if [ "${NPA_LICENCE:-}" = isaac ] && [ -z "${ACCEPT_EULA:-}" ]; then
+  npa_fail 95 "this task runs Isaac, whose licence was not accepted (ACCEPT_EULA is empty)"
+fi
+
 "$npa_system" "$npa_home/task.py" claim || exit "$?"
 
 if [ -n "${NPA_MODEL_CACHE_DIR:-}" ]; then mkdir -p "$NPA_MODEL_CACHE_DIR"; fi

@@ -2,6 +2,7 @@
 
     task.py claim                      take the attempt, or leave it to the job that has it
     task.py fetch URI SHA256 FOLDER    bring staged source: one archive, or all below a prefix
+    task.py note CODE                  leave in the store why this job ends before its command
     task.py npa [WORD ...]             the `npa` command of the recorded interpreter
 
 Stores are `s3://` (AWS_* variables) and `file://`.
@@ -171,7 +172,7 @@ def claim() -> int:
     uri = os.environ.get("NPA_CLAIM_URI", "")
     if not uri:
         return 0  # the fence is off, and the submit has said so
-    job = os.environ.get("SKYPILOT_MANAGED_JOB_ID") or os.environ.get("SKYPILOT_TASK_ID", "")
+    job = job_id()
     if not job:
         say("cannot claim the attempt: the provider names no job")
         return EXIT_CLAIM_UNKNOWN
@@ -197,6 +198,22 @@ def take(uri: str, mine: Dict[str, str]) -> Any:
         except Missing:
             raise Trouble(f"{uri} was taken and then absent", True) from None
     return mine
+
+
+def note(code: int) -> None:
+    """Leave the reserved code beside the attempt's claim: SkyPilot keeps no exit code."""
+    claim_uri, job = os.environ.get("NPA_CLAIM_URI", ""), job_id()
+    if not claim_uri or not job:
+        return
+    uri = f"{claim_uri.rpartition('/')[0]}/ended-{job}"
+    try:
+        create(uri, json.dumps({"code": code}).encode())
+    except (Taken, Missing, Trouble) as trouble:  # a neighbour's note, or a store that is away
+        say(f"no note was left: {type(trouble).__name__}")
+
+
+def job_id() -> str:
+    return os.environ.get("SKYPILOT_MANAGED_JOB_ID") or os.environ.get("SKYPILOT_TASK_ID", "")
 
 
 def fetch(uri: str, sha256: str, folder: str) -> int:
@@ -284,13 +301,20 @@ def say(text: str) -> None:
 
 
 def main(words: List[str]) -> Any:
+    code = -1
     if words == ["claim"]:
-        return claim()
+        code = claim()
     if words[:1] == ["fetch"] and len(words) == 4:
-        return fetch(words[1], words[2], words[3])
+        code = fetch(words[1], words[2], words[3])
+    if code > 0:
+        note(code)
+    if code >= 0:
+        return code
+    if words[:1] == ["note"] and len(words) == 2:
+        return note(int(words[1]))
     if words[:1] == ["npa"]:
         return run_npa(words[1:])
-    say("usage: task.py claim | fetch URI SHA256 FOLDER | npa [WORD ...]")
+    say("usage: task.py claim | fetch URI SHA256 FOLDER | note CODE | npa [WORD ...]")
     return 2
 
 

@@ -1,0 +1,84 @@
+"""What a submit says of SkyPilot beside the workflow; kept in the run's request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from npa.errors import UsageError
+from npa.orchestration.skypilot.configs import Controller
+
+
+class Cloud(Enum):
+    """Where tasks can go."""
+
+    KUBERNETES = "k8s"
+    SLURM = "slurm"
+    NEBIUS = "nebius"
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """`--infra`, taken apart. `name` is the context or the cluster."""
+
+    cloud: Cloud
+    name: str = ""
+
+    @property
+    def infra(self) -> str:
+        return f"{self.cloud.value}/{self.name}" if self.name else self.cloud.value
+
+
+def parse_infra(text: str) -> Aim:
+    """`k8s/<context>`, `slurm/<cluster>` or `nebius`. Raises UsageError."""
+    word, _, name = text.partition("/")
+    word = "k8s" if word == "kubernetes" else word
+    known = {cloud.value: cloud for cloud in Cloud}
+    if word not in known or bool(name) != (word != Cloud.NEBIUS.value):
+        raise UsageError(
+            f"`{text}` is no infrastructure" if text else "no infrastructure is named",
+            not_done="nothing was started",
+            hint="`--infra k8s/CONTEXT`, `--infra slurm/CLUSTER` or `--infra nebius`",
+            code="INFRA",
+        )
+    return Aim(known[word], name)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`session` is the folder of the run's API server, so that another home finds the same one.
+
+    `images` are overrides (by toolRef, by a prefix of it, or `*`), `digests` pins of references.
+    `sky_bin`, `kubeconfig` and `slurm_config` are absolute paths; "" for the usual places.
+    """
+
+    infra: str = ""
+    session: str = ""
+    sky_bin: str = ""
+    kubeconfig: str = ""
+    slurm_config: str = ""
+    controller: str = Controller.KUBERNETES.value
+    images: Mapping[str, str] = field(default_factory=dict)
+    registry: str = ""
+    accept_eula: bool = True
+
+    @property
+    def aim(self) -> Aim:
+        return parse_infra(self.infra)
+
+    @property
+    def root(self) -> Path:
+        return Path(self.session)
+
+    def to_json(self) -> dict[str, object]:
+        """Only what differs from the defaults."""
+        plain = Settings()
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {n: v for n, v in values.items() if v != getattr(plain, n)}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Settings:
+        return cls(**raw)
