@@ -211,6 +211,7 @@ def _show_plan(output: Output, host: Host, prepared: Prepared) -> None:
     plan = make_plan(prepared.graph, prepared.context, assume)
     found = missing(host, prepared) if by_skypilot else findings(host, prepared)
     blocked = any(finding.blocking for finding in found)
+    documents = rendered(host, prepared)
     output.document(
         {
             "status": "PLANNED",
@@ -242,10 +243,12 @@ def _show_plan(output: Output, host: Host, prepared: Prepared) -> None:
                 **({"infra": request.engine_options.get("infra", "")} if by_skypilot else {}),
             },
             "plan": plan_json(plan, prepared.context),
-            "skypilot_yaml": rendered(host, prepared),
+            "skypilot_yaml": documents,
         }
     )
     show_steps(output, plan.steps)
+    if documents:
+        output.line(documents.rstrip("\n"))
     for finding in found:
         output.line(f"{finding.path or 'the run'}: {finding.message} ({finding.code})")
     output.note(f"planned {plural(len(plan.steps), 'step')}; nothing was submitted")

@@ -56,6 +56,7 @@ def test_without_an_infrastructure_the_answer_says_which_there_are(spec: Path) -
     assert "--infra k8s/CONTEXT" in caught.value.message
 
 
+@pytest.mark.req("B-02")
 def test_a_plan_shows_the_documents_and_what_is_missing(
     npa: Run, spec: Path, own_home: Path, tmp_path: Path
 ) -> None:
