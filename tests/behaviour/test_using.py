@@ -45,7 +45,7 @@ def test_a_file_is_checked_planned_and_drawn_without_a_network(
     assert said.code == 0, said.err
 
 
-def test_the_other_branch_is_not_run_and_the_plan_shows_both(machine: Machine) -> None:
+def test_the_other_branch_is_shown_as_skipped_and_the_plan_shows_both(machine: Machine) -> None:
     decide = 'printf \'{"decision": "loop_back"}\' > "${NPA_DECISION_URI#file://}"'
     text = spec(
         "gate",
@@ -67,6 +67,9 @@ def test_the_other_branch_is_not_run_and_the_plan_shows_both(machine: Machine) -
     said = machine.said(machine.submit(text, "--json"))
     assert (said.code, said.document["terminal"]) == (0, "bad")
     assert machine.traces() == ["gate", "bad"]
+    status = machine.npa("workflow", "status", "r1", "--json").document
+    assert status["skipped"] == ["good", "after"]
+    assert "skipped" in machine.npa("workflow", "status", "r1").out
     planned = machine.npa("workflow", "plan-spec", machine.root / "project" / "pipeline.yaml")
     assert all(name in planned.out for name in ("good", "after", "bad"))
 

@@ -110,7 +110,9 @@ def show(output: Output, view: RunView) -> None:
         output.line(f"  {label:<10} {text}")
     if view.steps:
         output.line()
-        output.table(("STEP", "STATE", "TIME", "DETAIL"), [_row(step, view) for step in view.steps])
+        rows = [_row(step, view) for step in view.steps]
+        rows += [(name, "skipped", "", "") for name in view.skipped]
+        output.table(("STEP", "STATE", "TIME", "DETAIL"), rows)
     _show_what_needs_you(output, view)
 
 

@@ -235,15 +235,18 @@ class Driver:
             return Outcome(Ending.CANCELLED)
         failure = self._scheduler.failure
         if failure is not None:
-            tick.emit(e.RunFailed(failure.code, failure.reason, failure.path))
+            skipped = self._walk.skipped()
+            tick.emit(e.RunFailed(failure.code, failure.reason, failure.path, skipped))
             return Outcome(Ending.FAILED)
         ended = self._walk.ended
         if ended is None or not self._scheduler.idle:
             return None
         if ended.terminal and not ended.reason:
-            tick.emit(e.Completed(next(reversed(state.waves), ""), ended.terminal))
+            last = next(reversed(state.waves), "")
+            tick.emit(e.Completed(last, ended.terminal, self._walk.skipped()))
             return Outcome(Ending.COMPLETED)
-        tick.emit(e.RunFailed("NO_TERMINAL_STATE", ended.reason or "no terminal state was reached"))
+        reason = ended.reason or "no terminal state was reached"
+        tick.emit(e.RunFailed("NO_TERMINAL_STATE", reason, skipped=self._walk.skipped()))
         return Outcome(Ending.FAILED)
 
     def _hold(self, tick: Tick) -> Outcome:

@@ -26,7 +26,7 @@ from npa.storage import Storage
 from npa.workflow.source import no_collector
 
 FOLDER = "npa-workflow/snapshots/"
-LAYOUT = 2
+LAYOUT = 3
 FRAMES_MIN = 512  # a shorter run is read whole
 GROWTH = 1.5  # a snapshot costs as much as the state is large, so they get rarer as it grows
 
@@ -122,6 +122,7 @@ def to_json(state: RunState) -> dict[str, Any]:
     """All of a state as JSON values."""
     body: dict[str, Any] = {name: _plain(getattr(state, name)) for name in _PLAIN}
     body["lifecycle"] = state.lifecycle.value
+    body["skipped"] = list(state.skipped)
     body["preflight"] = list(state.preflight) if state.preflight is not None else None
     body["driver"] = None if state.driver is None else _record(state.driver)
     for name in _ENTRIES:
@@ -144,6 +145,7 @@ def from_json(body: Mapping[str, Any]) -> RunState:
     """Read what `to_json` wrote. Raises LookupError, TypeError, ValueError or JournalCorrupt."""
     state = RunState(**{name: body[name] for name in _PLAIN})
     state.lifecycle = Lifecycle(body["lifecycle"])
+    state.skipped = tuple(body["skipped"])
     state.preflight = tuple(body["preflight"]) if body["preflight"] is not None else None
     state.driver = DriverView(**body["driver"]) if body["driver"] is not None else None
     for name in _ENTRIES:

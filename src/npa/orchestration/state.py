@@ -132,6 +132,7 @@ class RunState:
     lifecycle_at: float = 0.0
     terminal: str = ""
     failure: e.RunFailed | None = None
+    skipped: tuple[str, ...] = ()  # states that never ran, once the run is over
     cancel: e.CancelRequested | None = None
     held: dict[str, e.Held] = field(default_factory=dict)
     preflight: tuple[bool, float] | None = None
@@ -227,9 +228,10 @@ class RunState:
                 self._release()
             case e.Completed():
                 self.terminal, self.last_wave = entry.terminal, entry.wave
+                self.skipped = entry.skipped
                 self._finish(Lifecycle.COMPLETED, frame)
             case e.RunFailed():
-                self.failure = entry
+                self.failure, self.skipped = entry, entry.skipped
                 self._finish(Lifecycle.FAILED, frame)
             case e.RunCancelled():
                 self._finish(Lifecycle.CANCELLED, frame)
@@ -306,7 +308,7 @@ class RunState:
             self.seal, self.parts, self.request = entry.seal, entry.parts, entry.request
         self.reopened += 1
         self.cancel = self.failure = None
-        self.terminal = ""
+        self.terminal, self.skipped = "", ()
         for wave in self.waves.values():
             wave.budget_from = len(wave.attempts)
         self._become(Lifecycle.RUNNING, frame)

@@ -92,6 +92,7 @@ class RunView:
     retries_used: int = 0
     recoveries_used: int = 0
     problems: tuple[str, ...] = field(default=())
+    skipped: tuple[str, ...] = ()  # states that never ran, once the run is over
 
 
 _WORD = {
@@ -153,6 +154,7 @@ def view_run(
         retries_used=_caused(state, e.Cause.RETRY),
         recoveries_used=_caused(state, e.Cause.RECOVERY),
         problems=problems,
+        skipped=state.skipped,
     )
 
 
@@ -324,6 +326,7 @@ def to_json(view: RunView) -> dict[str, object]:
             for h in view.holds
         ],
         "problems": list(view.problems),
+        "skipped": list(view.skipped),
         "decisions": [
             {
                 "question": d.question,

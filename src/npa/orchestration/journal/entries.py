@@ -246,17 +246,21 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The run is complete. Names the last wave and the terminal state reached."""
+    """The run is complete. Names the last wave, the terminal state, and states that never ran."""
 
     wave: str
     terminal: str
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
+    """The run cannot complete. `skipped` are the states that never ran."""
+
     code: str
     reason: str
     path: str = ""
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
