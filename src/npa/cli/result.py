@@ -40,7 +40,10 @@ def _show_why(output: Output, run: OpenRun, outcome: Outcome) -> None:
                 output.line(f"  {with_code(state.failure.reason, state.failure.code)}")
             if path:
                 output.hint(f"`npa workflow logs {run_id} {path} --tail 20` shows what it wrote")
-            output.hint(f"`npa workflow resume {run_id}` goes on once the cause is mended")
+            output.hint(
+                f"`npa workflow resume {run_id}` goes on once the cause is mended; "
+                "add `--accept-changes REASON` if you mended it in the pipeline's folder"
+            )
         case Ending.CANCELLED:
             if state.cancel is not None:
                 output.line(f"  {state.cancel.reason}")

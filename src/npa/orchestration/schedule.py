@@ -219,7 +219,10 @@ class Scheduler:
         assert end is not None  # noqa: S101 - a failed standing has an end
         first = end.first_failed if end.first_failed in end.members else path
         member = end.members[first]
-        self.failure = Failure(member.code or end.code, f"`{first}` failed ({member.code})", first)
+        reason = f"`{first}` failed ({member.code})"
+        if member.missing:
+            reason = f"`{first}` ended without its output {', '.join(member.missing[:3])}"
+        self.failure = Failure(member.code or end.code, reason, first)
 
     # -- reserving ---------------------------------------------------------------------------------
 

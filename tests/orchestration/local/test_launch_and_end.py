@@ -243,13 +243,16 @@ def test_several_tasks_of_one_job_are_judged_one_by_one(
     ]
 
 
-def test_commands_run_in_the_working_folder(engine: LocalEngine, tmp_path: Path) -> None:
+def test_commands_run_in_a_copy_of_the_working_folder(engine: LocalEngine, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    one = job("one", "pwd", workdir=work)
+    (work / "given").write_text("x")
+    one = job("one", "pwd; ls; touch mine", workdir=work)
     engine.launch(one)
     settled(engine, one)
-    assert lines(tmp_path / "jobs/one/rank-0.log") == [str(work)]
+    place = tmp_path / "jobs/one/rank-0.work"
+    assert lines(tmp_path / "jobs/one/rank-0.log") == [str(place), "given"]
+    assert [path.name for path in work.iterdir()] == ["given"]
 
 
 def test_a_missing_working_folder_is_refused(engine: LocalEngine, tmp_path: Path) -> None:

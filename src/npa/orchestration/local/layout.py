@@ -42,5 +42,10 @@ def split_claim(text: str) -> tuple[str, str]:
     return kind, identity
 
 
+def work_name(log: str) -> str:
+    """The working folder of the rank that writes `log`."""
+    return log.removesuffix(".log") + ".work"
+
+
 def log_name(task: int, tasks: int, rank: int) -> str:
     return f"rank-{rank}.log" if tasks == 1 else f"m{task}-rank-{rank}.log"

@@ -28,6 +28,7 @@ class Rank:
     errno: int | None = None
     what: str = ""
     by_us: bool = False
+    placed: bool = False  # its working folder was made
 
     @property
     def failed(self) -> bool:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from npa.orchestration.local import gpus, layout, procfs, spawn
+from npa.orchestration.local import gpus, layout, procfs, spawn, workplace
 from npa.orchestration.local.channel import DESCRIPTORS, receive
 from npa.orchestration.local.ranks import Rank, Task, task_of
 from npa.orchestration.local.record_file import RecordFile, oom_file
@@ -65,6 +65,7 @@ def prepare() -> None:
 @dataclass(slots=True)
 class Shim:
     folder: str
+    source: str
     key: str
     grace: float
     tasks: list[Task]
@@ -149,6 +150,7 @@ class Shim:
             rank.errno, rank.what, rank.ended = error.errno, rank.log, time.time()
             return
         try:
+            os.chdir(self.workplace(rank))
             rank.pid = spawn.spawn(argv, env, log)
         except OSError as error:
             rank.errno, rank.ended = error.errno, time.time()
@@ -156,6 +158,25 @@ class Shim:
             rank.errno, rank.ended = errno.EINVAL, time.time()  # a NUL byte
         finally:
             os.close(log)
+
+    def workplace(self, rank: Rank) -> str:
+        """The rank's own working folder, made when first needed; setup and run share it."""
+        if not self.source:
+            return self.folder
+        place = f"{self.folder}/{layout.work_name(rank.log)}"
+        if not rank.placed:
+            workplace.copy_tree(self.source, place)
+            rank.placed = True
+        return place
+
+    def tidy(self) -> None:
+        """Working folders of a job that ended well are not kept."""
+        os.chdir(self.folder)
+        ranks = [rank for task in self.tasks for rank in task.ranks]
+        if all(rank.code == 0 for rank in ranks):
+            for rank in ranks:
+                if rank.placed:
+                    workplace.remove_tree(self.workplace(rank))
 
     def turn(self) -> None:
         """Wait for a child, a signal or the next kill, and act on it."""
@@ -363,7 +384,7 @@ def rehearse(me: procfs.Identity) -> None:
     ranks = [{"setup": {}, "run": {"A": "B"}}]
     one = {"path": "", "argv": [], "shell": "", "setup": "", "env": {"A": "B"}, "ranks": ranks}
     task = task_of(json.loads(json.dumps(one)), 0, 1)
-    json.dumps(Shim("", "", 0.0, [task], me, -1, RecordFile("", ""), True).facts(0.0))
+    json.dumps(Shim("", "", "", 0.0, [task], me, -1, RecordFile("", ""), True).facts(0.0))
 
 
 def serve(request: int, reply: int, me: procfs.Identity, *, subreaper: bool) -> bool:
@@ -376,9 +397,12 @@ def serve(request: int, reply: int, me: procfs.Identity, *, subreaper: bool) -> 
     if lock is None:
         return False
     tasks = [task_of(one, number, of) for number, one in enumerate(body["tasks"])]
-    shim = Shim(folder, body["key"], body["grace"], tasks, me, reply, record, subreaper)
+    source = body["workdir"]
+    shim = Shim(folder, source, body["key"], body["grace"], tasks, me, reply, record, subreaper)
     clean = shim.live()
     os.close(reply)  # wakes a driver that waits: the record is there
+    if clean:
+        shim.tidy()
     # GPUs are held, and a file system without locks knows us alone, by the life of this process.
     return clean and subreaper and lock >= 0 and not body["gpus"] and part(folder, lock)
 
@@ -390,7 +414,9 @@ def claim(body: dict[str, Any], me: procfs.Identity, record: RecordFile, reply: 
     """
     folder, stage = body["folder"], "workdir"
     try:
-        os.chdir(body["workdir"] or folder)
+        os.chdir(folder)
+        if body["workdir"]:
+            os.close(os.open(body["workdir"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         stage = "gpus"
         gpus.take(body["gpu_locks"], body["gpus"])
         stage = "claim"
