@@ -162,7 +162,8 @@ def test_row_8_the_claim_is_taken_before_a_launch_is_given_up() -> None:
     assert decide(late) == d.Seal()
     assert isinstance(decide(replace(late, fence=Fence.UNSEEN)), d.Wait)
     assert decide(replace(late, fence=Fence.SEALED)) == d.EndRefused("LAUNCH_VERIFIED_ABSENT")
-    taken = decide(replace(late, fence=Fence.TAKEN))
+    assert isinstance(decide(replace(late, fence=Fence.TAKEN)), d.Wait)
+    taken = decide(replace(late, fence=Fence.TAKEN, since_odd=late.odd_patience + 1))
     assert isinstance(taken, d.Hold)
     assert taken.code == "CLAIMED"
 

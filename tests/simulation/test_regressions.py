@@ -11,6 +11,7 @@ from npa.errors import StorageError
 from npa.orchestration.journal import entries as e
 from npa.orchestration.journal.chain import Journal
 from simulation import scenarios as s
+from simulation.__main__ import replay
 from simulation.choices import Scripted, Told
 from simulation.duel import play_two
 from simulation.faults import Op
@@ -137,3 +138,18 @@ def test_a_preflight_of_an_earlier_driver_does_not_count() -> None:
     played = play(s.PHANTOM, Told({(Op.LAUNCH, 2): "kill-before"}))
     assert played.world.watch.log.count("preflight") == 2
     assert played.state.lifecycle.value == "completed"
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "window+two:8:switch,11:unavailable,12:empty,26:kill-before,49:kill-before,65:unavailable,"
+        "77:invisible,78:kill-after,87:unavailable,105:sleep",
+        "loop+two:5:kill-between,25:kill-after,26:outage,34:kill-before,38:unavailable,39:outage,"
+        "100:kill-between,110:kill-before,129:kill-before,132:outage,148:unavailable,164:kill-after,"
+        "173:unavailable,188:outage,192:unavailable,217:late,226:sleep,228:empty",
+    ],
+    ids=["window", "loop"],
+)
+def test_a_driver_that_stood_still_has_not_looked_and_gives_up_no_begun_job(schedule: str) -> None:
+    assert replay(schedule) == 0

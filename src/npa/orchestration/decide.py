@@ -265,6 +265,10 @@ def _never_came(s: Situation) -> Step:
         case Fence.UNSEEN:
             return Wait("the attempt's claim cannot be taken now", LATER)
         case Fence.TAKEN:
+            if s.since_odd <= s.odd_patience:
+                return Wait(
+                    "a job of this attempt has begun; the queue does not show it yet", LATER
+                )
             return Hold("CLAIMED", "a job of this attempt has begun, and no queue shows it")
         case Fence.OFF | Fence.SEALED:
             return EndRefused("LAUNCH_VERIFIED_ABSENT")

@@ -31,6 +31,7 @@ from npa.orchestration.state import Attempt, Stage, Wave
 from npa.orchestration.tick import CancelEffect, Effect, LaunchEffect, Tick
 from npa.workflow.step import Command, Step
 
+GAP_SECONDS_MAX = 2 * d.LATER  # of the time between two looks, how much counts as looking
 ROUNDS_MAX = 8  # looks that one decision may ask for in one tick; more would be a loop
 
 
@@ -38,11 +39,11 @@ ROUNDS_MAX = 8  # looks that one decision may ask for in one tick; more would be
 class Clocks:
     """What one driver remembers of an attempt's times, on its own monotonic clock.
 
-    `odd` is what cannot last of the present view, and since when it has been so.
+    `odd` is what cannot last of the present view, for how long it was looked at so, and when last.
     """
 
     intent: float | None = None
-    odd: tuple[str, float] = ("", 0.0)
+    odd: tuple[str, float, float] = ("", 0.0, 0.0)
     first_cancel: float | None = None
     cancels: int = 0
     due: float | None = None
@@ -196,13 +197,17 @@ class Supervisor:
     def _since_odd(
         self, attempt: Attempt, observation: Observation[JobStatus], tick: Tick
     ) -> float:
-        """How long this view has been one that cannot last. Not seeing changes nothing of it."""
+        """For how long this view has been looked at as one that cannot last.
+
+        Not seeing changes nothing of it, and a process that stood still has not looked.
+        """
         clocks = self.clocks[attempt.key]
+        known, lasted, last = clocks.odd
         if isinstance(observation, (Found, Absent)):
             odd = _oddity(attempt, observation)
-            if odd != clocks.odd[0]:
-                clocks.odd = (odd, tick.mono)
-        return tick.mono - clocks.odd[1] if clocks.odd[0] else 0.0
+            lasted = lasted + min(tick.mono - last, GAP_SECONDS_MAX) if odd == known else 0.0
+            clocks.odd = (odd, lasted, tick.mono)
+        return lasted if clocks.odd[0] else 0.0
 
     def _fence(self, attempt: Attempt) -> d.Fence:
         if self.claims is None:
