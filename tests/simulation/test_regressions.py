@@ -143,11 +143,15 @@ def test_a_preflight_of_an_earlier_driver_does_not_count() -> None:
 @pytest.mark.parametrize(
     "schedule",
     [
-        "window+two:8:switch,11:unavailable,12:empty,26:kill-before,49:kill-before,65:unavailable,"
-        "77:invisible,78:kill-after,87:unavailable,105:sleep",
-        "loop+two:5:kill-between,25:kill-after,26:outage,34:kill-before,38:unavailable,39:outage,"
-        "100:kill-between,110:kill-before,129:kill-before,132:outage,148:unavailable,164:kill-after,"
-        "173:unavailable,188:outage,192:unavailable,217:late,226:sleep,228:empty",
+        (
+            "window+two:8:switch,11:unavailable,12:empty,26:kill-before,49:kill-before,65:unavailable,"
+            "77:invisible,78:kill-after,87:unavailable,105:sleep"
+        ),
+        (
+            "loop+two:5:kill-between,25:kill-after,26:outage,34:kill-before,38:unavailable,39:outage,"
+            "100:kill-between,110:kill-before,129:kill-before,132:outage,148:unavailable,164:kill-after,"
+            "173:unavailable,188:outage,192:unavailable,217:late,226:sleep,228:empty"
+        ),
     ],
     ids=["window", "loop"],
 )
