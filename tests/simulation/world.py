@@ -24,7 +24,7 @@ T = TypeVar("T")
 EPOCH = 1_000_000.0
 POINT_SECONDS = 0.001
 POINTS_MAX = 3000
-"""More points than this in one schedule: something does not end."""
+"""More points than this after the last fault of a schedule: something does not end."""
 JUMP_SECONDS = 4000.0
 SLEEP_SECONDS = 40.0
 OUTAGE_CALLS = 4
@@ -72,6 +72,7 @@ class World:
         self.mono = 0.0
         self.wall = EPOCH
         self.point = 0
+        self.calm_since = 0
         self.process = Process(0)
         self.processes: dict[int, Process] = {}
         self.trace: list[Op] = []
@@ -116,7 +117,7 @@ class World:
         if self.process.dies_next:
             raise Killed
         self.point += 1
-        if self.point > POINTS_MAX:
+        if self.point - self.calm_since > POINTS_MAX:
             raise Endless
         self.trace.append(op)
         self.mono += POINT_SECONDS
@@ -124,6 +125,7 @@ class World:
         fault = self.plan.pick(self.point, op, self._kinds[op])
         if not fault:
             return ""
+        self.calm_since = self.point
         return self._general(fault)
 
     def _general(self, fault: str) -> str:
