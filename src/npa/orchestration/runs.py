@@ -199,20 +199,35 @@ def driver_alive(view: DriverView) -> bool | None:
 
 @dataclass(slots=True)
 class Drive:
-    """A driver that is ready to run, and what must be let go of afterwards."""
+    """A driver that is ready to run, and what must be let go of afterwards.
+
+    `left` says what of the engine stayed behind although the run is over; it changes no verdict.
+    """
 
     driver: Driver
     engine: Engine
     changed: tuple[str, ...] = ()
+    left: str = ""
 
     def run(self, *, take_over: bool = False) -> Outcome:
         try:
+            get_ready(self.engine)
             outcome = self.driver.run(take_over=take_over)
             if self.driver.state.lifecycle.over:
-                settle(self.engine, self.driver.state)
+                self.left = settle(self.engine, self.driver.state)
             return outcome
         finally:
             self.engine.close()
+
+
+def get_ready(engine: Engine) -> None:
+    """Let an engine that can start its helpers do so while the driver reads its journal."""
+    if engine.name != "local":
+        return
+    from npa.orchestration.local.engine import LocalEngine
+
+    if isinstance(engine, LocalEngine):
+        engine.get_ready()
 
 
 def settle(engine: Engine, state: RunState | None) -> str:

@@ -143,6 +143,11 @@ class LocalEngine:
 
     # -- launch -----------------------------------------------------------------------------
 
+    def get_ready(self) -> None:
+        """Let what launches need start now: it takes some 40 ms, which a driver has meanwhile."""
+        with self._lock:
+            self._launcher.get_ready()
+
     def launch(self, job: Job) -> LaunchReply:
         """Start a job once. A name that has a folder is never started again, only looked at."""
         if problem := request.problem(job):

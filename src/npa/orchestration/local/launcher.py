@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -66,6 +67,12 @@ class Launcher:
     def pid(self) -> int | None:
         """Pid of the zygote, if one was started."""
         return None if self._process is None else self._process.pid
+
+    def get_ready(self) -> None:
+        """Start the zygote ahead of the first launch; if that fails, the launch says why."""
+        with contextlib.suppress(OSError):
+            if self._living() is None:
+                self._start()
 
     def launch(self, request: Mapping[str, object]) -> Reply:
         try:

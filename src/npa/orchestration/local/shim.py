@@ -73,6 +73,7 @@ class Shim:
     reply: int
     record: RecordFile
     subreaper: bool
+    places: workplace.Places
     leftovers: dict[int, dict[str, object]] = field(default_factory=dict)
     sender: dict[str, int] | None = None
 
@@ -165,7 +166,7 @@ class Shim:
             return self.folder
         place = f"{self.folder}/{layout.work_name(rank.log)}"
         if not rank.placed:
-            workplace.copy_tree(self.source, place)
+            self.places.make(self.source, place)
             rank.placed = True
         return place
 
@@ -173,10 +174,12 @@ class Shim:
         """Working folders of a job that ended well are not kept."""
         os.chdir(self.folder)
         ranks = [rank for task in self.tasks for rank in task.ranks]
-        if all(rank.code == 0 for rank in ranks):
-            for rank in ranks:
-                if rank.placed:
-                    workplace.remove_tree(self.workplace(rank))
+        good = all(rank.code == 0 for rank in ranks)
+        for rank in ranks:
+            if rank.placed and good:
+                self.places.release(self.workplace(rank), again=self.subreaper)
+            elif rank.placed:
+                self.places.forget(self.workplace(rank))
 
     def turn(self) -> None:
         """Wait for a child, a signal or the next kill, and act on it."""
@@ -337,14 +340,16 @@ def main(channel: socket.socket, waiting: int) -> None:
     status = 70
     try:
         me, subreaper = become_shim()
+        places = workplace.Places()
         for number in range(JOBS_MAX):
             request = next_request(channel, patient=number == 0)
             if request is None:
                 break
             fcntl.flock(waiting, fcntl.LOCK_UN)
-            if not serve(*request, me, subreaper=subreaper):
+            if not serve(*request, me, places, subreaper=subreaper):
                 break
             fcntl.flock(waiting, fcntl.LOCK_SH)
+        places.clear()
         status = 0
     finally:
         os._exit(status)
@@ -384,10 +389,13 @@ def rehearse(me: procfs.Identity) -> None:
     ranks = [{"setup": {}, "run": {"A": "B"}}]
     one = {"path": "", "argv": [], "shell": "", "setup": "", "env": {"A": "B"}, "ranks": ranks}
     task = task_of(json.loads(json.dumps(one)), 0, 1)
-    json.dumps(Shim("", "", "", 0.0, [task], me, -1, RecordFile("", ""), True).facts(0.0))
+    record, places = RecordFile("", ""), workplace.Places()
+    json.dumps(Shim("", "", "", 0.0, [task], me, -1, record, True, places).facts(0.0))
 
 
-def serve(request: int, reply: int, me: procfs.Identity, *, subreaper: bool) -> bool:
+def serve(
+    request: int, reply: int, me: procfs.Identity, places: workplace.Places, *, subreaper: bool
+) -> bool:
     """Run one job; True if the shim is as good as new after it."""
     body = json.loads(os.pread(request, os.fstat(request).st_size, 0))
     os.close(request)
@@ -397,8 +405,8 @@ def serve(request: int, reply: int, me: procfs.Identity, *, subreaper: bool) -> 
     if lock is None:
         return False
     tasks = [task_of(one, number, of) for number, one in enumerate(body["tasks"])]
-    source = body["workdir"]
-    shim = Shim(folder, source, body["key"], body["grace"], tasks, me, reply, record, subreaper)
+    source, key, grace = body["workdir"], body["key"], body["grace"]
+    shim = Shim(folder, source, key, grace, tasks, me, reply, record, subreaper, places)
     clean = shim.live()
     os.close(reply)  # wakes a driver that waits: the record is there
     if clean:
