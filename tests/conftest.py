@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["requirements_plugin", "s3server", "cli_harness", "runs_harness"]
+pytest_plugins = ["requirements_plugin", "s3server", "cli_harness", "runs_harness", "sky_harness"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -117,7 +117,15 @@ def run_driver(
         outcome = made.run(take_over=take_over)
         run.state = made.driver.state
         view.show(Snapshot(run.state, {}, {}))
+    if made.left:
+        tell_left(output, run.place.run_id, made.left)
     return outcome, interrupts.count > 0
+
+
+def tell_left(output: Output, run_id: str, left: str) -> None:
+    """The run is over, and something of its engine is not; its verdict stays what it is."""
+    output.warning(f"the API server of {run_id} was not let go of: {left}")
+    output.hint(f"`npa skypilot stop {run_id}` ends it; the run's result stays as it is")
 
 
 def refuse_changes(run_id: str, changed: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ import click
 from npa.cli.exit_codes import ExitCode
 from npa.cli.options import json_option
 from npa.cli.output import Output
+from npa.cli.skypilot_session import stop
 from npa.errors import EngineError, UsageError
 from npa.target.home import Home
 
@@ -23,7 +24,7 @@ path_option = click.option(
 AMBIENT_CHECK_SECONDS_MAX = 300.0
 
 
-@click.group(help="SkyPilot's own environment: bootstrap, status, verify, uninstall.")
+@click.group(help="SkyPilot: its own environment, and the API servers of runs.")
 def skypilot() -> None:
     """The group; its commands are below."""
 
@@ -262,6 +263,9 @@ def uninstall(path: Path | None, yes: bool, as_json: bool) -> int:
     output.line(f"removed {place}" if removed else f"nothing to remove at {place}")
     output.document({"status": "ok", "removed": removed, "path": str(place)})
     return ExitCode.OK
+
+
+skypilot.add_command(stop)
 
 
 def _home() -> Path:

@@ -100,10 +100,19 @@ def findings(host: Host, prepared: Prepared) -> Sequence[Finding]:
     try:
         found = engine.preflight(steps_of(prepared))
         if any(finding.blocking for finding in found):
-            settle(engine, None)
+            left = settle(engine, None)
+            if left:
+                found = (*found, _left(prepared.request.run_id, left))
         return found
     finally:
         engine.close()
+
+
+def _left(run_id: str, said: str) -> Finding:
+    from npa.orchestration.engine import Finding
+
+    remedy = f"`npa skypilot stop {run_id}` ends it"
+    return Finding("SESSION_LEFT", "", f"its API server was not stopped: {said}", remedy, True)
 
 
 def refuse_incomplete(request: Request, prepared: Prepared, host: Host) -> None:

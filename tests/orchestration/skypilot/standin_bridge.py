@@ -2,7 +2,8 @@
 
     python standin_bridge.py WORLD
 
-WORLD is JSON: {"jobs": [row, ...], "faults": {...}, "requests": {id: status}, "posts": n}.
+WORLD is JSON: {"jobs": [row, ...], "faults": {...}, "requests": {id: status}, "posts": n}, and
+{"ends": word} if each job that is looked at twice ends with that word; "documents" are kept there.
 Faults, each used up once: refuse, die_before_post, die_after_post, lost_reply, no_row,
 error_after_row of a launch; hang_queue, garbage, queue_error, empty_queue of a look.
 It behaves like bridge.py towards its observation file.
@@ -92,6 +93,7 @@ def launch(number: int, request: dict[str, Any]) -> None:
     say({"id": number, "event": "posting"})
     with World() as world:
         world["posts"] += 1
+        world.setdefault("documents", {})[name] = request["documents"]
         job_id = 1 + max((row["job_id"] for row in world["jobs"]), default=0)
         request_id = f"request-{job_id}"
         world["requests"][request_id] = "SUCCEEDED"
@@ -145,6 +147,10 @@ def queue(_request: dict[str, Any]) -> dict[str, Any] | None:
         raise Refused(code)
     with World() as world:
         jobs = world["jobs"]
+        for row in jobs if world.get("ends") else ():
+            row["looks"] = row.get("looks", 0) + 1
+            if row["looks"] > 1 and row["schedule_state"] != "DONE":
+                row["status"], row["schedule_state"] = world["ends"], "DONE"
         if world["faults"].pop("empty_queue", None):
             return {"rows": [], "total": 0}
         return {"rows": jobs, "total": len({row.get("job_id") for row in jobs})}
@@ -167,7 +173,13 @@ def request_status(request: dict[str, Any]) -> dict[str, Any]:
     return {"status": status}
 
 
+def follow(request: dict[str, Any]) -> dict[str, Any]:
+    Path(request["path"]).write_text(f"log of job {request['job_id']}\n")
+    return {"ended": True, "failed": False}
+
+
 OPS = {
+    "follow": follow,
     "hello": lambda _: {"version": fault("version") or "0.12.2"},
     "queue": queue,
     "cancel": cancel,

@@ -48,6 +48,8 @@ class RunResult:
     the run is complete. `steps` maps step path to how its last attempt ended; `outputs` maps step
     path to the URIs of its validated outputs. `error` and `error_code` say why a run failed,
     `holds` what a held run waits for (subject -> reason). `seconds` is from its begin to its end.
+    `left` says what of the run's API server stayed behind ("" for nothing); `npa skypilot stop RUN`
+    ends it.
     """
 
     run_id: str
@@ -61,6 +63,7 @@ class RunResult:
     outputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     holds: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    left: str = ""
 
     @property
     def succeeded(self) -> bool:
@@ -133,7 +136,7 @@ def submit_workflow(
     drive = make_drive(host, run, observer=observer, prepared=prepared)
     outcome = drive.run()
     run.state = drive.driver.state
-    return _result(run, outcome)
+    return _result(run, outcome, drive.left)
 
 
 def _prepared(
@@ -192,7 +195,7 @@ def _read(spec: Path) -> str:
         ) from error
 
 
-def _result(run: OpenRun, outcome: Outcome) -> RunResult:
+def _result(run: OpenRun, outcome: Outcome, left: str) -> RunResult:
     state = run.state
     outputs: dict[str, tuple[str, ...]] = {}
     for path, artifact, _, _ in artifacts_of(state):
@@ -213,4 +216,5 @@ def _result(run: OpenRun, outcome: Outcome) -> RunResult:
         outputs=outputs,
         holds={subject: f"{hold.reason} ({hold.code})" for subject, hold in outcome.holds.items()},
         seconds=round(state.at - state.created_at, 3),
+        left=left,
     )
