@@ -48,6 +48,7 @@ _BY_CODE: dict[str, ExitCode] = {
     "IDENTITY": ExitCode.IDENTITY_MISMATCH,
     "IDENTITY_MISMATCH": ExitCode.IDENTITY_MISMATCH,
     "NO_ROOM": ExitCode.NO_ROOM,
+    "SKYPILOT_CHECK": ExitCode.UNVERIFIED,
     "UNVERIFIED": ExitCode.UNVERIFIED,
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -12,8 +11,9 @@ import click
 from npa.cli.exit_codes import ExitCode
 from npa.cli.options import json_option
 from npa.cli.output import Output
+from npa.cli.skypilot_checks import check_options, find_target, look
 from npa.cli.skypilot_session import stop
-from npa.errors import EngineError, UsageError
+from npa.errors import EngineError
 from npa.target.home import Home
 
 path_option = click.option(
@@ -117,109 +117,54 @@ def _described(up_to_date: bool | None) -> str:
 
 
 @skypilot.command()
-@click.option("--sky-bin", default="", metavar="PATH", help="Use this SkyPilot.")
-@click.option("--cluster", default="", metavar="CONTEXT", help="Check this Kubernetes context.")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="The one kubeconfig to use.")
-@click.option(
-    "--isolated-config-dir",
-    type=click.Path(path_type=Path),
-    help="Where the check's session is kept.  [default: npa's home]",
-)
+@check_options
 @json_option
 def verify(
     sky_bin: str,
-    cluster: str,
+    infra: str,
+    context: str,
     kubeconfig: Path | None,
+    project: str,
+    slurm_config: str,
     isolated_config_dir: Path | None,
     as_json: bool,
 ) -> int:
     """See that SkyPilot starts, and that it can use a cluster.
 
-    With `--cluster` or `--kubeconfig` an API server of npa's own is started, used and
-    stopped; success is reported only after it has stopped. Without them SkyPilot's own
-    `sky check kubernetes` runs, with the server that it finds or starts.
+    With a target (`--cluster`, `--kubeconfig`, `--project` or `--infra`) an API server of npa's
+    own is started, used and stopped; success is reported only after it has stopped. Without one
+    SkyPilot's own `sky check kubernetes` runs, with the server that it finds or starts.
     """
     from npa.orchestration.skypilot.resolve import resolve
 
     output = Output(as_json=as_json)
     found = resolve(sky_bin, os.environ, _home())
-    if cluster or kubeconfig:
-        where = one_kubeconfig(kubeconfig, os.environ)
-        checked = _check_cluster(found.interpreter, cluster, where, isolated_config_dir)
-        return _tell(output, "owned", checked, f"context {cluster or '(current)'}")
-    return _tell(output, "ambient", _ambient(found.path), "kubernetes")
-
-
-def _tell(output: Output, server: str, enabled: bool, what: str) -> int:
-    output.line(f"{what}: {'enabled' if enabled else 'not enabled'}")
-    output.document(
-        {"status": "ok" if enabled else "failed", "kubernetes_enabled": enabled, "server": server}
+    target = find_target(
+        infra=infra,
+        context=context,
+        kubeconfig=kubeconfig,
+        project=project,
+        slurm_config=slurm_config,
+        env=os.environ,
     )
+    if target is None:
+        return _tell(output, "ambient", "k8s", _ambient(found.path))
+    enabled = look(target, found.interpreter, isolated_config_dir).has(target.infra)
+    return _tell(output, "owned", target.infra, enabled)
+
+
+def _tell(output: Output, server: str, infra: str, enabled: bool) -> int:
+    output.line(f"{infra}: {'enabled' if enabled else 'not enabled'}")
+    document = {
+        "status": "ok" if enabled else "failed",
+        "infra": infra,
+        "enabled": enabled,
+        "server": server,
+    }
+    if infra.partition("/")[0] == "k8s":
+        document["kubernetes_enabled"] = enabled
+    output.document(document)
     return ExitCode.OK if enabled else ExitCode.FAILED
-
-
-def _check_cluster(
-    interpreter: Path, context: str, kubeconfig: Path, isolated: Path | None
-) -> bool:
-    from npa.orchestration.skypilot.checks import check
-    from npa.orchestration.skypilot.configs import check_config
-    from npa.orchestration.skypilot.record import Kind
-    from npa.orchestration.skypilot.spec import SessionSpec
-    from npa.orchestration.skypilot.validation import scope_folder
-
-    context = context or current_context(kubeconfig)
-
-    def make_spec(root: Path) -> SessionSpec:
-        return SessionSpec(
-            root=root,
-            kind=Kind.CHECK,
-            interpreter=interpreter,
-            env=os.environ,
-            sky_config=check_config(context),
-            kubeconfig=kubeconfig,
-            context=context,
-        )
-
-    scope = scope_folder(isolated_root(isolated), kubeconfig, context)
-    return check(scope, make_spec, f"k8s/{context}").has("kubernetes")
-
-
-def isolated_root(option: Path | None) -> Path:
-    """Option, then NPA_SKYPILOT_ISOLATED_CONFIG_DIR, then our configuration, then npa's home."""
-    from npa.orchestration.skypilot.resolve import read_config
-
-    named = os.environ.get("NPA_SKYPILOT_ISOLATED_CONFIG_DIR", "")
-    configured = read_config(_home()).get("isolated_config_dir", "")
-    return option or Path(named or configured or _home())
-
-
-def one_kubeconfig(option: Path | None, env: Mapping[str, str]) -> Path:
-    """Exactly one kubeconfig file: `--kubeconfig`, else KUBECONFIG. Raises UsageError."""
-    named = str(option) if option is not None else env.get("KUBECONFIG", "")
-    if not named:
-        named = str(Path.home() / ".kube" / "config")
-    if os.pathsep in named:
-        raise UsageError(
-            "more than one kubeconfig is named",
-            not_done="nothing was started",
-            hint="name the one to use with `--kubeconfig`",
-        )
-    path = Path(named).absolute()
-    if not path.is_file():
-        raise UsageError(
-            f"there is no kubeconfig at {path}",
-            not_done="nothing was started",
-            hint="name one with `--kubeconfig`",
-        )
-    return path
-
-
-def current_context(kubeconfig: Path) -> str:
-    """The context that the kubeconfig names as current. Raises UsageError."""
-    from npa.orchestration.skypilot.binding import Fingerprint, kubeconfig_meaning
-
-    text = kubeconfig.read_text(encoding="utf-8")
-    return kubeconfig_meaning(text, "", Fingerprint(b""))["kube.context"]
 
 
 def _ambient(sky: Path) -> bool:

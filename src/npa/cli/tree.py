@@ -33,6 +33,7 @@ WORKFLOW = {
     ),
     "schema": Lazy("npa.cli.picture:schema", "print the JSON Schema for editors", _LEARN),
     "tools": Lazy("npa.cli.tools:tools", "list the tools, or explain one", _LEARN),
+    "gpus": Lazy("npa.cli.gpus:gpus", "list the accelerators of a cluster", _LEARN),
 }
 
 

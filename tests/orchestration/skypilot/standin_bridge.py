@@ -178,13 +178,32 @@ def follow(request: dict[str, Any]) -> dict[str, Any]:
     return {"ended": True, "failed": False}
 
 
+def check(_request: dict[str, Any]) -> dict[str, Any]:
+    code = fault("check_error")
+    if code:
+        raise Refused(code)
+    with World() as world:
+        clouds = world.get("enabled", ["Slurm"])
+    return {"enabled": {"default": {cloud: ["compute"] for cloud in clouds}}}
+
+
+def gpus(request: dict[str, Any]) -> dict[str, Any]:
+    code = fault("gpus_error")
+    if code:
+        raise Refused(code)
+    with World() as world:
+        world.setdefault("asked_gpus", []).append(request["infra"])
+        return {"gpus": world.get("gpus", [])}
+
+
 OPS = {
     "follow": follow,
     "hello": lambda _: {"version": fault("version") or "0.12.2"},
     "queue": queue,
     "cancel": cancel,
     "request": request_status,
-    "check": lambda _: {"enabled": {"default": {"Slurm": ["compute"]}}},
+    "check": check,
+    "gpus": gpus,
     "controller": lambda _: {"state": "absent"},
 }
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, assert_never
 
 from npa.errors import EngineError
-from npa.orchestration.skypilot.client import Answer, Broken, Refused, Reply
-from npa.orchestration.skypilot.connect import bridge_of
+from npa.orchestration.skypilot.client import Answer, BridgeClient, Broken, Refused, Reply
+from npa.orchestration.skypilot.connect import bridge_argv, bridge_of
 from npa.orchestration.skypilot.engine import cloud_names
 from npa.orchestration.skypilot.validation import MakeSpec, check_session
 
@@ -47,14 +47,33 @@ def check(scope: Path, make_spec: MakeSpec, infra: str, *, gpus: bool = False) -
         try:
             cloud = infra.partition("/")[0]
             enabled = _value(bridge.call("check", 240.0, infra=[cloud]), "check")
-            names = tuple(sorted(cloud_names(enabled.get("enabled"))))
-            found: tuple[Gpus, ...] = ()
-            if gpus:
+            seen = Checked(tuple(sorted(cloud_names(enabled.get("enabled")))))
+            if gpus and seen.has(infra):
                 session.prove()
                 found = _gpus(_value(bridge.call("gpus", 180.0, infra=infra), "gpus"))
+                seen = replace(seen, gpus=found)
         finally:
             bridge.close()
-    return Checked(names, found)
+    return seen
+
+
+def ambient_gpus(interpreter: Path, environ: Mapping[str, str], npa_home: Path) -> tuple[Gpus, ...]:
+    """The GPUs of every Kubernetes context, asked of the server that SkyPilot finds or starts.
+
+    Nothing of that server is npa's, and it is left as it is. Raises EngineError.
+    """
+    folder = npa_home / "skypilot"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    bridge = BridgeClient(
+        argv=bridge_argv(interpreter),
+        environment=lambda: environ,
+        cwd=folder,
+        log=folder / "ambient-bridge.log",
+    )
+    try:
+        return _gpus(_value(bridge.call("gpus", 180.0, infra="k8s"), "gpus"))
+    finally:
+        bridge.close()
 
 
 def _gpus(value: Mapping[str, Any]) -> tuple[Gpus, ...]:

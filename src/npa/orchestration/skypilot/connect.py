@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from npa.orchestration.engine import Job
 from npa.orchestration.skypilot import record
@@ -42,9 +43,14 @@ def bridge_of(spec: SessionSpec) -> BridgeClient:
         return client_environment(spec, present)
 
     return BridgeClient(
-        # -I: neither the script's folder nor the caller's PYTHONPATH may stand before `sky`.
-        argv=(str(spec.interpreter), "-I", "-u", str(SCRIPT)),
+        argv=bridge_argv(spec.interpreter),
         environment=environment,
         cwd=spec.home,
         log=spec.root / "bridge.log",
     )
+
+
+def bridge_argv(interpreter: Path) -> tuple[str, ...]:
+    """How a bridge is started by SkyPilot's interpreter."""
+    # -I: neither the script's folder nor the caller's PYTHONPATH may stand before `sky`.
+    return (str(interpreter), "-I", "-u", str(SCRIPT))
