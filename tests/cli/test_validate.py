@@ -31,6 +31,24 @@ def test_an_override_of_an_unknown_key_is_an_error(golden: Golden, tmp_path: Pat
     golden("validate-var-unknown", "workflow", "validate-spec", spec, "--var", "wrod=hi")
 
 
+def test_a_wrong_override_leads_to_the_command_that_lists_what_can_be_set(
+    npa: Run, tmp_path: Path
+) -> None:
+    spec = write(tmp_path, TWO_STEPS)
+    wrong = npa("workflow", "submit", spec, "--var", "wrod=hi")
+    assert "did you mean 'word'?" in wrong.stderr
+    assert f"npa workflow describe {spec}" in wrong.stderr
+    assert "word" in npa("workflow", "describe", spec).stdout
+
+
+def test_a_wrong_file_leads_to_a_command_that_shows_the_same_problems(
+    npa: Run, tmp_path: Path
+) -> None:
+    spec = write(tmp_path, WRONG)
+    wrong = npa("workflow", "submit", spec, "--var", "wrod=a b")
+    assert f"npa workflow validate-spec {spec} --var 'wrod=a b'" in wrong.stderr
+
+
 def test_an_override_that_is_no_pair_is_a_usage_error(golden: Golden, tmp_path: Path) -> None:
     spec = write(tmp_path, TWO_STEPS)
     golden("validate-var-no-pair", "workflow", "validate-spec", spec, "--var", "word")

@@ -268,6 +268,23 @@ def test_inputs_under_the_runs_prefix_are_written_by_the_run(
     assert [c for c, _ in found(text)] == (["NPA082"] if warned else [])
 
 
+def test_an_input_that_is_nearly_an_output_is_answered_with_that_output() -> None:
+    text = f"""
+        config: {{bucket: data, prefix: base}}
+        states:
+          a:
+            {SHELL}
+            outputs: [{{uri: "{{{{run.uri}}}}tracks/episodes.json"}}, {{uri: "{{{{run.uri}}}}x"}}]
+            next: b
+          b: {{{SHELL}, inputs: [{{uri: "{{{{run.uri}}}}tracks/episode.json"}}], terminal: true}}
+    """
+    (item,) = load(text).diagnostics
+    assert item.code == "NPA082"
+    assert item.help == "did you mean '{{run.uri}}tracks/episodes.json', which 'a' writes?"
+    (far,) = load(text.replace("episode.json", "weights.pt")).diagnostics
+    assert far.help.startswith("it lies under the run's own prefix")
+
+
 def test_a_placeholder_bucket_is_an_error_on_a_live_submit_only() -> None:
     text = "config: {bucket: '<yours>'}\nstates: {a: {run: {shell: x}, terminal: true}}"
     workflow = workflow_of(text)

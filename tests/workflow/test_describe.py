@@ -49,6 +49,20 @@ def test_every_key_is_told_with_type_source_and_uses() -> None:
     assert description.states == ("a", "b")
 
 
+def test_a_key_that_every_state_overrides_is_used_by_the_overrides() -> None:
+    text = """
+        config: {lr: 1, idle: 2}
+        states:
+          a: {run: {shell: "echo {{config.lr}}"}, params: {lr: 3}, next: b}
+          b: {run: {shell: "train"}, params: {lr: 4, own: 5}, terminal: true}
+    """
+    description = describe(workflow_of(text), SAMPLE_TOOLS)
+    keys = {item.key: item for item in description.keys}
+    assert keys["lr"].uses == ("states.a.params.lr", "states.b.params.lr")
+    assert description.unused == ("idle",)
+    assert "own" not in keys
+
+
 def test_the_json_form_has_stable_names() -> None:
     told = describe(workflow_of(TEXT, overrides={"image_tag": "v1"}), SAMPLE_TOOLS).as_json()
     assert set(told) == {"workflow", "description", "initial", "states", "config", "unused"}

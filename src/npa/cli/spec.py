@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,9 +56,17 @@ def require_loaded(
             f"`{spec}` has {plural(count, 'error')}",
             not_done=not_done,
             hint="`npa workflow explain CODE` explains a code",
-            next_command=f"npa workflow validate-spec {spec}",
+            next_command=_next_command(loaded, spec, var),
         )
     return loaded.workflow, loaded
+
+
+def _next_command(loaded: Loaded, spec: Path, var: Sequence[str]) -> str:
+    """The command that shows the same problems; what can be set, if only `--var` was wrong."""
+    if all(item.path == "--var" for item in loaded.errors):
+        return shlex.join(["npa", "workflow", "describe", str(spec)])
+    options = [word for pair in var for word in ("--var", pair)]
+    return shlex.join(["npa", "workflow", "validate-spec", str(spec), *options])
 
 
 def _problems(loaded: Loaded, spec: Path) -> str:

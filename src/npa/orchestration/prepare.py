@@ -7,6 +7,7 @@ parts of the seal a second time, for comparison.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -80,10 +81,15 @@ class InvalidWorkflow(UsageError):
         super().__init__(
             f"{path} has {count}",
             not_done="nothing was started",
-            next_command=f"npa workflow validate-spec {path}",
+            next_command=shlex.join(["npa", "workflow", _next_word(errors), path]),
         )
         self.diagnostics = tuple(diagnostics)
         self.text = text
+
+
+def _next_word(errors: Sequence[Diagnostic]) -> str:
+    """With a wrong `--var` alone the file is fine: what can be set is what to look at."""
+    return "describe" if all(d.path == "--var" for d in errors) else "validate-spec"
 
 
 @dataclass(frozen=True)

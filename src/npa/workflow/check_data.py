@@ -128,7 +128,8 @@ def _run_prefixes(ctx: Context) -> tuple[str, ...]:
 def inputs_written(ctx: Context) -> None:
     """An input under the run's own prefix that no step of the run writes."""
     uris = _Uris(ctx)
-    written = set(_writers(ctx, uris))
+    writers = _writers(ctx, uris)
+    written = set(writers)
     folders = {parent for uri in written for parent in _parents(uri)}
     mine = _run_prefixes(ctx)
     for state in ctx.workflow.states.values():
@@ -144,8 +145,26 @@ def inputs_written(ctx: Context) -> None:
                     Code.INPUT_NOT_WRITTEN,
                     f"no step writes this input of '{state.name}'",
                     ctx.path(state, "inputs", number, "uri"),
-                    help="it lies under the run's own prefix; declare it as an output somewhere",
+                    help=_near(ctx, writers, uri)
+                    or "it lies under the run's own prefix; declare it as an output somewhere",
                 )
+
+
+def _near(ctx: Context, writers: Mapping[str, list[tuple[State, int]]], uri: str) -> str:
+    """The output that was probably meant, as it is written in the file, or ""."""
+    ends = {_end(ctx, other): other for other in writers}
+    found = ctx.suggest.closest(_end(ctx, uri), ends)
+    if not found:
+        return ""
+    state, number = writers[ends[found]][0]
+    return f"did you mean '{state.outputs[number].uri}', which '{state.name}' writes?"
+
+
+def _end(ctx: Context, uri: str) -> str:
+    """A URI without what all URIs of a run share, so that a small slip stands out."""
+    for prefix in _run_prefixes(ctx):
+        uri = uri.removeprefix(prefix)
+    return uri
 
 
 def placeholder_bucket(config: Mapping[str, object]) -> bool:

@@ -129,12 +129,18 @@ def describe(workflow: Workflow, tools: Tools) -> Description:
 
 
 def _uses(workflow: Workflow, tools: Tools) -> Iterator[tuple[str, str]]:
-    """(config key, where) of every mention, in file order. A state's own `params` hide a key."""
+    """(config key, where) of every mention, in file order.
+
+    A state's own `params` hide a key from the state's texts: the override itself is the use.
+    """
     for root in ("config", "resources"):
         part = workflow.config if root == "config" else workflow.resources
         for text in deep_texts(part, (root,), root):
             yield from ((key, path_text(text.path)) for key in _config_keys(text.text))
     for state in workflow.states.values():
+        for key in state.params:
+            if key in workflow.config:
+                yield key, path_text(("states", state.name, "params", key))
         for text in state_texts(state):
             for key in _config_keys(text.text):
                 if text.field == "params" or key not in state.params:
