@@ -396,6 +396,33 @@ class Bridge:
         status = found[0]["status"]
         return {"state": str(getattr(status, "value", status)).lower()}
 
+    def op_ready(self, request: dict[str, Any], _emit: Any) -> dict[str, Any]:
+        """One look at a Kubernetes API's `/readyz`: its HTTP status, 0 if it was not reached."""
+        import kubernetes  # type: ignore[import-not-found]  # SkyPilot brings it
+        import urllib3
+
+        try:
+            configuration = kubernetes.client.Configuration()
+            kubernetes.config.load_kube_config(
+                context=str(request["context"]), client_configuration=configuration
+            )
+            configuration.retries = False
+            with kubernetes.client.ApiClient(configuration) as api:
+                api.call_api(
+                    "/readyz",
+                    "GET",
+                    auth_settings=["BearerToken"],
+                    response_type="str",
+                    _request_timeout=(5, 10),
+                )
+        except kubernetes.client.exceptions.ApiException as error:
+            return {"status": int(error.status or 0)}
+        except kubernetes.config.ConfigException as error:
+            raise Refused("authentication", f"the kubeconfig gives no access: {error}") from error
+        except (urllib3.exceptions.HTTPError, OSError):
+            return {"status": 0}
+        return {"status": 200}
+
     # -- getting an answer -----------------------------------------------------------------------
 
     @staticmethod

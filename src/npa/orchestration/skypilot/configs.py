@@ -6,6 +6,7 @@ it must hold is decided once, when the session is made.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
 CONTROLLER_CPUS = 4
@@ -70,3 +71,12 @@ def nebius_config() -> dict[str, object]:
 def check_config(context: str) -> dict[str, object]:
     """For a session that only looks: one context, no controller."""
     return {"allowed_clouds": ["kubernetes"], "kubernetes": {"allowed_contexts": [context]}}
+
+
+def controller_context(config: Mapping[str, object]) -> str:
+    """The Kubernetes context that a configuration creates its jobs controller in; "" if none."""
+    found: object = config
+    for key in ("jobs", "controller", "resources", "infra"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    cloud, _, context = str(found or "").partition("/")
+    return context if cloud == "k8s" else ""

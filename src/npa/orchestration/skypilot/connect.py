@@ -8,9 +8,11 @@ from pathlib import Path
 from npa.orchestration.engine import Job
 from npa.orchestration.skypilot import record
 from npa.orchestration.skypilot.client import SCRIPT, BridgeClient
+from npa.orchestration.skypilot.configs import controller_context
 from npa.orchestration.skypilot.engine import Rendering, SkyPilotEngine
 from npa.orchestration.skypilot.installer import VERSION
 from npa.orchestration.skypilot.launches import Launches
+from npa.orchestration.skypilot.readiness import ControllerReadiness
 from npa.orchestration.skypilot.refusals import Refusal, refuse
 from npa.orchestration.skypilot.session import Session
 from npa.orchestration.skypilot.spec import SessionSpec, client_environment
@@ -23,14 +25,19 @@ def connect(
     facts = {"skypilot": VERSION, "session": spec.user_id, "infra": ",".join(infra)}
     if spec.context:
         facts["context"] = spec.context
-    return SkyPilotEngine(
+    bridge = bridge_of(spec)
+    engine = SkyPilotEngine(
         session=Session(spec),
-        bridge=bridge_of(spec),
+        bridge=bridge,
         launches=Launches(spec.root / "launches"),
         render=render,
         facts=facts,
         infra=infra,
     )
+    context = controller_context(spec.sky_config)
+    if context:
+        engine.before_controller = ControllerReadiness(bridge.call, context)
+    return engine
 
 
 def bridge_of(spec: SessionSpec) -> BridgeClient:

@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import assert_never
 
 from npa.orchestration.engine import Evidence
+from npa.orchestration.skypilot.client import Answer, Broken, Refused, Reply
 from npa.orchestration.skypilot.jobqueue import Clock
 
 GOOD_NEEDED = 3
 SPAN_SECONDS_MIN = 10.0
 GAP_SECONDS = 5.0
 DEADLINE_SECONDS = 120.0
+SAMPLE_SECONDS_MAX = 30.0
+CALL_SECONDS_MAX = 60.0
 
 
 class Sample(Enum):
@@ -41,6 +45,49 @@ _CODES = {
     Sample.AUTHENTICATION: "AUTHENTICATION",
     Sample.AUTHORIZATION: "AUTHORIZATION",
 }
+
+
+def sample_of(reply: Reply) -> Sample:
+    """What one answer of the bridge's `ready` says of the API."""
+    match reply:
+        case Answer(value=value):
+            return _of_status(int(value["status"]))
+        case Refused(code="authentication"):
+            return Sample.AUTHENTICATION
+        case Refused() | Broken():
+            return Sample.TRANSPORT
+        case _:
+            assert_never(reply)
+
+
+def _of_status(status: int) -> Sample:
+    if status == 0:
+        return Sample.TRANSPORT
+    if 200 <= status < 300:
+        return Sample.GOOD
+    known = {401: Sample.AUTHENTICATION, 403: Sample.AUTHORIZATION, 429: Sample.RATE_LIMIT}
+    return known.get(status, Sample.SERVER)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerReadiness:
+    """Asked before each launch of a session whose controller is a pod of `context`.
+
+    A controller that is UP or STOPPED is usable as it is; of any other the launch may create one.
+    """
+
+    call: Callable[..., Reply]  # (op, seconds, **fields), of the bridge
+    context: str
+    clock: Clock = field(default_factory=Clock)
+
+    def __call__(self) -> Evidence | None:
+        seen = self.call("controller", CALL_SECONDS_MAX, consolidated=False)
+        if isinstance(seen, Answer) and seen.value.get("state") in ("up", "stopped"):
+            return None
+        return StableReadiness(self._sample, self.clock)()
+
+    def _sample(self) -> Sample:
+        return sample_of(self.call("ready", SAMPLE_SECONDS_MAX, context=self.context))
 
 
 @dataclass(frozen=True, slots=True)
