@@ -240,7 +240,7 @@ def test_too_many_bytes_name_the_large_folder_and_the_way_out(folder: Path) -> N
     assert caught.value.code == "SOURCE_TOO_LARGE"
     assert "larger than 1 MiB" in caught.value.message
     assert "'data/' alone has 1.1 MiB" in caught.value.message
-    assert ".gitignore" in caught.value.hint
+    assert ".npaignore" in caught.value.hint
 
 
 def test_too_many_files_name_the_large_folder(folder: Path) -> None:

@@ -56,7 +56,7 @@ class SourceTree:
     `digest` is the SHA-256 over `files` alone: it does not depend on where the folder lies or on
     version control. `commit` is "" outside a git work tree; `dirty` says that the files differ
     from it. `excluded` names what was left out on purpose (a folder ends in `/`).
-    `listed_by` is `git` or `folder`.
+    `listed_by` is `git` or `folder`; `ignore_sha256` is that of `.npaignore`, "" without one.
     """
 
     root: Path
@@ -66,6 +66,7 @@ class SourceTree:
     dirty: bool = False
     excluded: tuple[str, ...] = ()
     listed_by: str = "folder"
+    ignore_sha256: str = ""
 
     @property
     def bytes_total(self) -> int:
@@ -81,6 +82,7 @@ class SourceTree:
             "listed_by": self.listed_by,
             "bytes": self.bytes_total,
             "excluded": list(self.excluded),
+            "ignore_sha256": self.ignore_sha256,
             "files": [
                 {
                     "path": file.path,
@@ -117,6 +119,7 @@ def scan(
     """List and fingerprint the files below `folder`.
 
     In a git work tree: tracked files and untracked ones that are not ignored; else every file.
+    `.npaignore` leaves out more (`npa.orchestration.source_ignore`).
     `environment` is the one that `git` gets (None: that of this process). Raises UsageError when
     the folder cannot be read, is too large, or holds a symlink that leaves it.
     """
@@ -130,6 +133,7 @@ def scan(
         dirty=listing.dirty,
         excluded=listing.excluded,
         listed_by=listing.listed_by,
+        ignore_sha256=listing.ignore_sha256,
     )
 
 
@@ -218,7 +222,7 @@ def _fingerprint(folder: Path, path: str) -> SourceFile:
             f"cannot read '{full}': {error.strerror or error}",
             not_done="no source was staged",
             hint="every file beside the pipeline is part of its source: make it readable, move it "
-            "away or add it to `.gitignore`",
+            "away or add it to `.npaignore`",
         ) from error
     return SourceFile(path, bool(state.st_mode & stat.S_IXUSR), state.st_size, digest)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from npa.errors import UsageError
+from npa.orchestration.source_ignore import Ignore
 
 _TOOL_FOLDERS = {
     *(".git", ".hg", ".svn", ".venv", ".tox", ".nox", ".npa", ".cache", ".direnv", ".terraform"),
@@ -31,7 +32,10 @@ _SECRET_FILES = (
 )
 _SECRET_WORDS = ("id_*", "*credentials*")
 _CODE_SUFFIXES = (".py", ".pyi", ".md", ".rst")  # `id_map.py` and `credentials.py` are code
-_LITTER = ("*.pyc", "*.pyo", ".DS_Store")
+_LITTER = (
+    *("*.pyc", "*.pyo", ".DS_Store", "Thumbs.db"),
+    *(".*.sw[a-p]", "*~", ".#*", "#*#"),  # what editors keep beside a file that is open
+)
 
 
 def _matcher(patterns: Sequence[str]) -> re.Pattern[str]:
@@ -59,6 +63,7 @@ class Listing:
     commit: str
     dirty: bool
     listed_by: str
+    ignore_sha256: str
 
 
 def list_files(folder: Path, limits: Limits, environment: Mapping[str, str] | None) -> Listing:
@@ -67,11 +72,18 @@ def list_files(folder: Path, limits: Limits, environment: Mapping[str, str] | No
         raise UsageError(f"'{folder}' is not a folder", not_done="no source was staged")
     excluded: set[str] = set()
     found: set[str] = set()
-    git = _Git.of(folder, environment)
-    names = _walk(folder, "", excluded) if git is None else _tracked(folder, git, excluded)
+    ignore = Ignore.of(folder)
+    git = _Git.of(folder, environment, ignore)
+    if git is None:
+        names = _walk(folder, "", excluded, ignore)
+    else:
+        names = _tracked(folder, git, excluded, ignore)
     meter = _Meter(folder, limits)
     for name in names:
         if name in found:
+            continue
+        if left_out := ignore.part(name):
+            excluded.add(left_out)
             continue
         state = os.lstat(folder / name)
         if stat.S_ISLNK(state.st_mode):
@@ -85,7 +97,9 @@ def list_files(folder: Path, limits: Limits, environment: Mapping[str, str] | No
     dirty = git is not None and git.dirty
     commit = "" if git is None else git.commit
     listed_by = "folder" if git is None else "git"
-    return Listing(tuple(sorted(found)), tuple(sorted(excluded)), commit, dirty, listed_by)
+    return Listing(
+        tuple(sorted(found)), tuple(sorted(excluded)), commit, dirty, listed_by, ignore.sha256
+    )
 
 
 def excluded_part(path: str) -> str:
@@ -106,7 +120,7 @@ def _excluded_file(name: str) -> bool:
 # -- a walk ----------------------------------------------------------------------------------------
 
 
-def _walk(folder: Path, below: str, excluded: set[str]) -> Iterator[str]:
+def _walk(folder: Path, below: str, excluded: set[str], ignore: Ignore) -> Iterator[str]:
     """Every file under `folder/below`, folder by folder; an unreadable folder is an error."""
     open_folders = [below]
     while open_folders:
@@ -126,7 +140,7 @@ def _walk(folder: Path, below: str, excluded: set[str]) -> Iterator[str]:
         for entry in found:
             name = f"{here}/{entry.name}" if here else entry.name
             if entry.is_dir(follow_symlinks=False):
-                barred = excluded_part(f"{name}/")
+                barred = excluded_part(f"{name}/") or ignore.part(f"{name}/")
                 if barred:
                     excluded.add(barred)
                 else:
@@ -149,7 +163,7 @@ class _Git:
     dirty: bool = False
 
     @classmethod
-    def of(cls, folder: Path, environment: Mapping[str, str] | None) -> _Git | None:
+    def of(cls, folder: Path, environment: Mapping[str, str] | None, ignore: Ignore) -> _Git | None:
         """None when the folder is in no work tree of ours, or git is missing or fails."""
         top = _work_tree(folder)
         if top is None:
@@ -164,7 +178,8 @@ class _Git:
         if answers is None:
             return None
         prefix = folder.resolve().relative_to(top).as_posix()
-        commit, dirty = _read_status(answers[1], "" if prefix == "." else f"{prefix}/")
+        below = "" if prefix == "." else f"{prefix}/"
+        commit, dirty = _read_status(answers[1], below, ignore)
         return cls(_split(answers[0]), commit, dirty)
 
 
@@ -211,7 +226,7 @@ def _start(
     )
 
 
-def _read_status(status: bytes, prefix: str) -> tuple[str, bool]:
+def _read_status(status: bytes, prefix: str, ignore: Ignore) -> tuple[str, bool]:
     """Commit and dirtiness from `git status --porcelain=v2 --branch -z`."""
     commit = ""
     for line in _split(status):
@@ -219,7 +234,8 @@ def _read_status(status: bytes, prefix: str) -> tuple[str, bool]:
             oid = line.removeprefix("# branch.oid ")
             commit = "" if oid == "(initial)" else oid
         elif line.startswith("? "):
-            if not excluded_part(line.removeprefix("? ").removeprefix(prefix)):
+            name = line.removeprefix("? ").removeprefix(prefix)
+            if not (excluded_part(name) or ignore.part(name)):
                 return commit, True
         elif not line.startswith("# "):
             return commit, True
@@ -230,7 +246,7 @@ def _split(output: bytes) -> list[str]:
     return [os.fsdecode(name) for name in output.split(b"\0") if name]
 
 
-def _tracked(folder: Path, git: _Git, excluded: set[str]) -> Iterator[str]:
+def _tracked(folder: Path, git: _Git, excluded: set[str], ignore: Ignore) -> Iterator[str]:
     environments = tuple(
         name.removesuffix("pyvenv.cfg") for name in git.names if name.endswith("/pyvenv.cfg")
     )
@@ -242,7 +258,10 @@ def _tracked(folder: Path, git: _Git, excluded: set[str]) -> Iterator[str]:
         full = folder / name
         if full.is_dir() and not full.is_symlink():
             # A repository inside this one: git names its folder alone.
-            yield from _walk(folder, name.rstrip("/"), excluded)
+            if left_out := ignore.part(f"{name.rstrip('/')}/"):
+                excluded.add(left_out)
+            else:
+                yield from _walk(folder, name.rstrip("/"), excluded, ignore)
         elif os.path.lexists(full):  # else tracked and deleted
             yield name
 
@@ -281,7 +300,7 @@ class _Meter:
             code="SOURCE_TOO_LARGE",
             not_done="no source was staged",
             hint="all files beside the pipeline travel with it: move data elsewhere and name it by "
-            "URI, list it in `.gitignore`, or put the pipeline into a folder of its own",
+            "URI, list it in `.npaignore`, or put the pipeline into a folder of its own",
         )
 
 
@@ -296,7 +315,7 @@ def _check_link(folder: Path, name: str) -> None:
             f"symlink '{name}' leaves the pipeline's folder '{folder}'",
             code="SOURCE_LINK",
             not_done="no source was staged",
-            hint=f"it points to '{text}': copy the file in, or add the link to `.gitignore`",
+            hint=f"it points to '{text}': copy the file in, or add the link to `.npaignore`",
         )
 
 
@@ -308,5 +327,5 @@ def _check_name(name: str) -> None:
         raise UsageError(
             f"file name '{shown}' is not UTF-8",
             not_done="no source was staged",
-            hint="rename the file or add it to `.gitignore`",
+            hint="rename the file or add it to `.npaignore`",
         ) from None
