@@ -69,3 +69,11 @@ def test_a_code_is_explained(golden: Golden, npa: Run) -> None:
 
 def test_an_unknown_code_gets_a_suggestion(golden: Golden) -> None:
     golden("explain-unknown", "workflow", "explain", "NPA0023")
+
+
+def test_what_a_run_ends_with_is_explained(npa: Run) -> None:
+    page = npa("workflow", "explain", "declared_output_missing")
+    assert "npa workflow artifacts RUN" in page.stdout
+    assert "OUT_OF_MEMORY" in npa("workflow", "explain").stdout
+    wrong = npa("workflow", "explain", "OUT_OF_MEMROY")
+    assert (wrong.code, "did you mean 'OUT_OF_MEMORY'?" in wrong.stderr) == (64, True)

@@ -14,6 +14,7 @@ from npa.cli.exit_codes import ExitCode
 from npa.cli.options import catalog_option, json_option, spec_argument, var_option
 from npa.cli.output import Ink, Output, colour_wanted
 from npa.cli.spec import load, plural, tools_of
+from npa.errors import UsageError
 
 if TYPE_CHECKING:
     from npa.workflow.load import Loaded
@@ -105,16 +106,39 @@ def _report(output: Output, loaded: Loaded, spec: Path) -> None:
 @click.argument("code", required=False)
 @json_option
 def explain(code: str | None, as_json: bool) -> None:
-    """Explain a code with a wrong and a right example; without one, list all codes."""
-    from npa.workflow import explain as pages
+    """Explain a code of a file's problem, or one that a run or a command ended with.
+
+    Without a code, list them all.
+    """
+    from npa.orchestration.reasons import reasons
+    from npa.workflow import explain as files
 
     output = Output(as_json=as_json)
+    pages = files.pages()
     if code is None:
-        found = pages.pages().values()
-        rows = [(page.code, page.severity.value, page.title) for page in found]
+        rows = [(page.code, page.severity.value, page.title) for page in pages.values()]
+        rows += [(reason.code, "", reason.means) for reason in reasons().values()]
         output.table(("CODE", "SEVERITY", "MEANS"), rows)
-        output.document([page.as_json() for page in found])
+        output.document(
+            [
+                *(page.as_json() for page in pages.values()),
+                *(reason.as_json() for reason in reasons().values()),
+            ]
+        )
         return
-    page = pages.explain(code)
+    wanted = code.strip().upper()
+    page = pages.get(wanted) or reasons().get(wanted)
+    if page is None:
+        raise _no_such_code(code, (*pages, *reasons()))
     output.line(page.text().rstrip("\n"))
     output.document(page.as_json())
+
+
+def _no_such_code(code: str, known: Sequence[str]) -> UsageError:
+    from npa.workflow.suggest import Suggester
+
+    return UsageError(
+        f"no such code '{code[:40]}'",
+        hint=Suggester().did_you_mean(code.strip().upper(), known)
+        or "`npa workflow explain` lists all codes",
+    )
