@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from npa.cli.options import pairs
 from npa.cli.output import Output, colour_wanted
-from npa.errors import NpaError
+from npa.errors import NpaError, UsageError
 
 if TYPE_CHECKING:
+    from npa.orchestration.raw_task import RawTask
     from npa.workflow.load import Loaded
     from npa.workflow.meaning import Workflow
     from npa.workflow.tools import Tools
@@ -67,6 +68,38 @@ def _next_command(loaded: Loaded, spec: Path, var: Sequence[str]) -> str:
         return shlex.join(["npa", "workflow", "describe", str(spec)])
     options = [word for pair in var for word in ("--var", pair)]
     return shlex.join(["npa", "workflow", "validate-spec", str(spec), *options])
+
+
+def require_submittable(
+    spec: Path, var: Sequence[str], tools: Tools, *, not_done: str
+) -> tuple[Workflow, Loaded, RawTask | None]:
+    """As `require_loaded`; a SkyPilot file of one task counts too, as a workflow of one state."""
+    from npa.orchestration.raw_task import is_raw, read_raw, workflow_text
+    from npa.workflow.load import load_text
+
+    text = _text(spec)
+    if not is_raw(text):
+        return *require_loaded(spec, var, tools, not_done=not_done), None
+    if var:
+        raise UsageError(
+            f"{spec} is a SkyPilot file, and has no config that `--var` could set",
+            not_done=not_done,
+            hint="write the value into the file",
+        )
+    raw = read_raw(text, str(spec))
+    loaded = load_text(workflow_text(text, str(spec)), filename=str(spec), tools=tools)
+    if loaded.workflow is None:
+        said = "; ".join(problem.message for problem in loaded.errors)
+        raise UsageError(f"{spec}: {said}", not_done=not_done, code="RAW_TASK")
+    return loaded.workflow, loaded, raw
+
+
+def _text(spec: Path) -> str:
+    """The text, "" if it cannot be read: who needs it says why."""
+    try:
+        return spec.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _problems(loaded: Loaded, spec: Path) -> str:

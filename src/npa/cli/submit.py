@@ -22,10 +22,12 @@ from npa.cli.options import (
 )
 from npa.cli.output import Output
 from npa.cli.skypilot_options import skypilot_options, take_settings
-from npa.cli.spec import plural, require_loaded, tools_of
+from npa.cli.spec import plural, require_submittable, tools_of
+from npa.errors import UsageError
 
 if TYPE_CHECKING:
     from npa.orchestration.prepare import Prepared
+    from npa.orchestration.raw_task import RawTask
     from npa.orchestration.runs import Host
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -86,7 +88,7 @@ _OPTIONS = (
 )
 
 
-def _options(function: F) -> F:
+def submit_options(function: F) -> F:
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -96,22 +98,21 @@ def _options(function: F) -> F:
 @click.option(
     "--engine",
     type=click.Choice(["local", "skypilot"]),
-    default="local",
-    show_default=True,
-    help="What runs the tasks: `local` is this machine.",
+    help="What runs the tasks: `local` is this machine.  [default: skypilot for a SkyPilot file, "
+    "else local]",
 )
-@_options
+@submit_options
 @skypilot_options
-def submit(engine: str, **options: Any) -> int:
+def submit(engine: str | None, **options: Any) -> int:
     """Start a run and drive it to its end.
 
     Ctrl-C cancels the run; a second Ctrl-C leaves it as it is, for `resume`.
     """
-    return submit_file(engine, engine_options=take_settings(options), **options)
+    return submit_file(engine or "", engine_options=take_settings(options), **options)
 
 
 @click.command()
-@_options
+@submit_options
 def run(**options: Any) -> int:
     """Run a pipeline on this machine: short for `npa workflow submit --engine local`."""
     return submit_file("local", **options)
@@ -147,7 +148,8 @@ def submit_file(
 
     output = Output(as_json=as_json)
     tools = tools_of(catalogs)
-    workflow, loaded = require_loaded(spec, var, tools, not_done="nothing was started")
+    workflow, loaded, raw = require_submittable(spec, var, tools, not_done="nothing was started")
+    engine = _engine_of(engine, spec, raw)
     request = make_request(
         spec,
         spec.read_text(encoding="utf-8"),
@@ -165,7 +167,7 @@ def submit_file(
             "max_concurrency": max_concurrency,
             "assume_decision": assume_decision or "",
         },
-        stage_source=stage_src,
+        stage_source=stage_src and (raw is None or raw.staged),
         secrets=secret_env,
         env=env,
         catalogs=catalogs,
@@ -183,6 +185,19 @@ def submit_file(
     host = host_for(request)
     prepared = prepare(request, tools, environment=os.environ, loaded=loaded)
     return _begin(output, host, prepared, detach=detach)
+
+
+def _engine_of(engine: str, spec: Path, raw: RawTask | None) -> str:
+    """The engine that was asked for; by default SkyPilot for a SkyPilot file, else this machine."""
+    if raw is None:
+        return engine or "local"
+    if engine == "local":
+        raise UsageError(
+            f"{spec} is a SkyPilot file, which only SkyPilot runs",
+            not_done="nothing was started",
+            next_command=f"npa workflow submit {spec} --engine skypilot",
+        )
+    return "skypilot"
 
 
 def _begin(output: Output, host: Host, prepared: Prepared, *, detach: bool) -> int:

@@ -19,6 +19,7 @@ from npa import __version__
 from npa.errors import UsageError
 from npa.orchestration.payloads import schemas_of
 from npa.orchestration.policy import Policy
+from npa.orchestration.raw_task import workflow_text
 from npa.orchestration.seal import PLAN_VERSION, digest_of, plain, seal_of
 from npa.orchestration.source import SourceTree, scan
 from npa.workflow.diagnostics import Diagnostic
@@ -191,9 +192,10 @@ def prepare(
     not be there any more). `loaded`: what came of the same file with these tools and overrides a
     moment ago; it counts only if its text is the request's.
     """
-    if loaded is None or loaded.source.text != request.spec_text:
+    text = workflow_text(request.spec_text, request.spec_path)
+    if loaded is None or loaded.source.text != text:
         loaded = load_text(
-            request.spec_text, filename=request.spec_path, tools=tools, overrides=request.overrides
+            text, filename=request.spec_path, tools=tools, overrides=request.overrides
         )
     if loaded.workflow is None:
         raise InvalidWorkflow(loaded.diagnostics, request.spec_path, request.spec_text)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from npa.catalog.loader import Catalog
 from npa.errors import EngineError, UsageError
 from npa.orchestration.engine import Finding
-from npa.orchestration.skypilot.render import render_job
 from npa.orchestration.skypilot.render_errors import RenderError
 from npa.orchestration.skypilot.render_plan import RenderedPlan, preview_jobs
+from npa.orchestration.skypilot.render_raw import render_for
 from npa.orchestration.skypilot.resolve import resolve
 from npa.orchestration.skypilot.run_engine import (
     kubeconfig_of,
@@ -71,7 +71,7 @@ def render_preview(
     jobs, found = [], []
     for job in preview_jobs(plan.batches, _preview_settings(prepared, storage)):
         try:
-            jobs.append(render_job(job, catalog, options))
+            jobs.append(render_for(prepared.request, job, catalog, options))
         except RenderError as error:
             path = job.tasks[0].step.path
             found.append(Finding(error.code, path, error.message, error.hint, blocking=True))

@@ -27,7 +27,8 @@ from npa.orchestration.skypilot.launches import Launches
 from npa.orchestration.skypilot.log_reader import SkyPilotLogs
 from npa.orchestration.skypilot.options import RenderOptions
 from npa.orchestration.skypilot.record import Kind
-from npa.orchestration.skypilot.render import Rendered, render_job
+from npa.orchestration.skypilot.render import Rendered
+from npa.orchestration.skypilot.render_raw import render_for
 from npa.orchestration.skypilot.resolve import resolve
 from npa.orchestration.skypilot.session import Session
 from npa.orchestration.skypilot.settings import Cloud, Settings
@@ -58,7 +59,8 @@ def open_run_engine(
     catalog = tools if isinstance(tools, Catalog) else Catalog.built_in()
 
     def render(job: Job) -> Rendered:
-        return render_job(job, catalog, options_of(settings, request.run_uri, spec, job.workdir))
+        options = options_of(settings, request.run_uri, spec, job.workdir)
+        return render_for(request, job, catalog, options)
 
     engine = connect(spec, render, (settings.aim.infra,))
     engine.verdict_on = ClaimEvidence(storage, spec.user_id)

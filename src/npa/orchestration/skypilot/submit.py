@@ -23,6 +23,7 @@ from npa.errors import UsageError
 from npa.orchestration.driver import Ending, Outcome, Snapshot
 from npa.orchestration.hosts import host_for, make_host
 from npa.orchestration.prepare import InvalidWorkflow, Prepared, Request, prepare
+from npa.orchestration.raw_task import read_raw, workflow_text
 from npa.orchestration.runs import Host, OpenRun, artifacts_of, create, make_drive
 from npa.orchestration.submission import findings, make_request, refuse, refuse_incomplete
 from npa.target.environment import present_environment
@@ -156,7 +157,10 @@ def _prepared(
 ) -> tuple[Prepared, Host]:
     tools = Catalog.load(*catalogs)
     text = _read(spec)
-    loaded = load_text(text, filename=str(spec), tools=tools, overrides=overrides)
+    whole = workflow_text(text, str(spec))
+    if whole is not text and not read_raw(text, str(spec)).staged:
+        stage_source = False
+    loaded = load_text(whole, filename=str(spec), tools=tools, overrides=overrides)
     if loaded.workflow is None:
         raise InvalidWorkflow(loaded.diagnostics, str(spec), text)
     request: Request = make_request(
