@@ -55,7 +55,6 @@ tools:
     setup: vendor
     setup_shell: echo ready
     preamble: self-hosted-vlm
-    contract: transfer_control
     checkpoint_loader: resume
     aliases: [video.old_name]
 """
@@ -72,11 +71,7 @@ def test_an_entry_holds_every_fact(entry: Entry) -> None:
     assert entry.requirements[0].probe == "python:av"
     assert entry.gpu.rt_cores
     assert entry.optional_secrets == ("HF_TOKEN",)
-    assert (entry.preamble, entry.setup, entry.contract) == (
-        "self-hosted-vlm",
-        "vendor",
-        "transfer_control",
-    )
+    assert (entry.preamble, entry.setup) == ("self-hosted-vlm", "vendor")
     assert entry.family == "video"
 
 

@@ -70,7 +70,7 @@ class Entry:
     `command` and `args` are templates with tokens; `args` keeps the flags with their values.
     `image` is a key of the catalogue's images, or a full reference if it holds a `/`.
     `secrets` must be set at submit, `optional_secrets` are handed over when set.
-    `setup`, `preamble` and `contract` name pieces that the renderer knows; `setup_shell` is text.
+    `setup` and `preamble` name pieces that the renderer knows; `setup_shell` is text.
     `checkpoint_loader` names what can resume inside the stage. `source` is the file of the entry.
     """
 
@@ -95,7 +95,6 @@ class Entry:
     setup: str = ""
     setup_shell: str = ""
     preamble: str = ""
-    contract: str = ""
     checkpoint_loader: str = ""
     writes_decision: bool = False
     alias_of: str = ""

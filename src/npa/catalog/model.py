@@ -136,7 +136,6 @@ class Facts(_Strict):
     setup: str = ""
     setup_shell: str = ""
     preamble: str = ""
-    contract: str = ""
     checkpoint_loader: str = ""
     writes_decision: bool = False
 
@@ -212,7 +211,6 @@ _PLAIN = (
     "setup",
     "setup_shell",
     "preamble",
-    "contract",
     "checkpoint_loader",
     "writes_decision",
 )
