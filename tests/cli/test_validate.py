@@ -77,3 +77,21 @@ def test_what_a_run_ends_with_is_explained(npa: Run) -> None:
     assert "OUT_OF_MEMORY" in npa("workflow", "explain").stdout
     wrong = npa("workflow", "explain", "OUT_OF_MEMROY")
     assert (wrong.code, "did you mean 'OUT_OF_MEMORY'?" in wrong.stderr) == (64, True)
+
+
+def test_a_script_that_is_not_beside_the_file_is_a_warning(npa: Run, tmp_path: Path) -> None:
+    spec = write(
+        tmp_path,
+        "apiVersion: npa.workflow/v0.0.1\nkind: Workflow\nstates:\n"
+        "  a: {run: {argv: [python, joinn.py]}, next: b}\n"
+        "  b: {run: {setup: 'touch made.sh', argv: [bash, made.sh]}, next: c}\n"
+        "  c: {run: {argv: [python, -m, made]}, next: d}\n"
+        "  d: {run: {argv: [python, /opt/there.py]}, terminal: true}\n",
+    )
+    (tmp_path / "join.py").write_text("")
+    told = json.loads(npa("workflow", "validate-spec", spec, "--json").stdout)
+    (item,) = told["diagnostics"]
+    assert (item["code"], item["line"], item["column"]) == ("NPA084", 4, 28)
+    assert (item["severity"], item["help"]) == ("warning", "did you mean 'join.py'?")
+    (tmp_path / "joinn.py").write_text("")
+    assert json.loads(npa("workflow", "validate-spec", spec, "--json").stdout)["warnings"] == 0

@@ -6,6 +6,7 @@ import pytest
 
 from npa.errors import UsageError
 from npa.workflow.check_data import live_problems
+from npa.workflow.check_scripts import missing_scripts
 from npa.workflow.codes import WARNINGS, Code, Severity
 from npa.workflow.explain import Page, example_file, explain, pages, titles
 from npa.workflow.load import load_text
@@ -19,6 +20,7 @@ def codes_of(example: str, page: Page) -> set[str]:
     found = {item.code for item in loaded.diagnostics}
     if loaded.workflow is not None:
         found |= {item.code for item in live_problems(loaded.workflow)}
+        found |= {item.code for item in missing_scripts(loaded.workflow, {"join.py"})}
     return found
 
 

@@ -89,6 +89,7 @@ class Code(Enum):
     OUTPUT_REWRITTEN = "NPA081"
     INPUT_NOT_WRITTEN = "NPA082"
     PLACEHOLDER_BUCKET = "NPA083"
+    SCRIPT_NOT_THERE = "NPA084"
 
 
 WARNINGS = frozenset(
@@ -104,6 +105,7 @@ WARNINGS = frozenset(
         Code.SHELL_HAZARD,
         Code.OUTPUT_REWRITTEN,
         Code.INPUT_NOT_WRITTEN,
+        Code.SCRIPT_NOT_THERE,
     }
 )
 
