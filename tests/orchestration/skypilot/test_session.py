@@ -24,7 +24,7 @@ from npa.orchestration.skypilot import ownership, ports, procfs, record
 from npa.orchestration.skypilot import session as session_module
 from npa.orchestration.skypilot.record import Kind, State
 from npa.orchestration.skypilot.refusals import WAY_OUT, Refusal
-from npa.orchestration.skypilot.session import Limits, Session
+from npa.orchestration.skypilot.session import Limits, Session, _ask_health
 from npa.orchestration.skypilot.spec import MARKER, SessionSpec, server_environment
 from npa.target.secret import Secret
 from orchestration.skypilot.standin_server import make_interpreter
@@ -76,6 +76,29 @@ def refusal(act: Callable[[], object]) -> EngineError:
     return caught.value
 
 
+def record_of(session: Session) -> record.Record:
+    present = record.load(session.spec.root)
+    assert present is not None
+    return present
+
+
+class Crash(BaseException):
+    """The driver dies."""
+
+
+def crashed(session: Session, at: str) -> Session:
+    """A session whose driver died at that step of its start."""
+
+    def crash(step: str) -> None:
+        if step == at:
+            raise Crash
+
+    session.on_step = crash
+    with pytest.raises(Crash):
+        session.start()
+    return session
+
+
 def kill(process: procfs.Process) -> None:
     os.kill(process.pid, signal.SIGKILL)
     deadline = time.monotonic() + 5
@@ -125,20 +148,8 @@ def test_elsewhere_than_linux_it_refuses_before_it_makes_anything(
 
 @pytest.mark.req("A-04")
 def test_a_driver_that_dies_before_it_noted_the_process_is_followed(make: Make) -> None:
-    session = make()
-
-    class Crash(BaseException):
-        pass
-
-    def crash(step: str) -> None:
-        if step == "spawned":
-            raise Crash
-
-    session.on_step = crash
-    with pytest.raises(Crash):
-        session.start()
-    left = record.load(session.spec.root)
-    assert left is not None
+    session = crashed(make(), "spawned")
+    left = record_of(session)
     assert (left.state, left.pid) == (State.STARTING, 0)
     owned = make().start()  # another driver: it finds the process by the session's marker
     assert isinstance(make().health(), Found)
@@ -148,20 +159,8 @@ def test_a_driver_that_dies_before_it_noted_the_process_is_followed(make: Make) 
 
 @pytest.mark.req("A-04")
 def test_driver_and_server_both_die_and_the_next_driver_starts_anew(make: Make) -> None:
-    session = make()
-
-    class Crash(BaseException):
-        pass
-
-    def crash(step: str) -> None:
-        if step == "spawned":
-            raise Crash
-
-    session.on_step = crash
-    with pytest.raises(Crash):
-        session.start()
-    left = record.load(session.spec.root)
-    assert left is not None
+    session = crashed(make(), "spawned")
+    left = record_of(session)
     for process in ownership.sight(left).all:
         kill(process)
     assert isinstance(make().start(), ownership.Owned)
@@ -177,18 +176,7 @@ def test_a_session_shows_nothing_of_the_callers_environment(make: Make) -> None:
 
 @pytest.mark.req("A-04")
 def test_a_driver_that_dies_before_it_started_anything_leaves_no_debt(make: Make) -> None:
-    session = make()
-
-    class Crash(BaseException):
-        pass
-
-    def crash(step: str) -> None:
-        if step == "recorded":
-            raise Crash
-
-    session.on_step = crash
-    with pytest.raises(Crash):
-        session.start()
+    crashed(make(), "recorded")
     assert isinstance(make().start(), ownership.Owned)
 
 
@@ -210,8 +198,7 @@ def test_a_server_that_died_is_replaced_and_its_orphans_are_ended(make: Make) ->
 def test_controllers_outlive_a_dead_server_and_end_with_the_session(make: Make) -> None:
     session = make(how="controller")
     first = session.start()
-    present = record.load(session.spec.root)
-    assert present is not None
+    present = record_of(session)
     deadline = time.monotonic() + 5
     while not (controllers := ownership.sight(present).controllers):
         assert time.monotonic() < deadline
@@ -225,8 +212,7 @@ def test_controllers_outlive_a_dead_server_and_end_with_the_session(make: Make) 
 def test_a_stop_may_leave_the_controllers_to_their_jobs(make: Make) -> None:
     session = make(how="controller")
     session.start()
-    present = record.load(session.spec.root)
-    assert present is not None
+    present = record_of(session)
     session.stop(controllers=False)
     left = ownership.sight(present)
     assert left.controllers
@@ -243,9 +229,8 @@ def test_a_process_without_the_marker_is_never_taken_for_the_server(make: Make) 
     stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         seen = procfs.look(stranger.pid)
-        present = record.load(session.spec.root)
+        present = record_of(session)
         assert seen is not None
-        assert present is not None
         lying = present.become(State.READY, pid=seen.pid, start_ticks=seen.start_ticks)
         record.save(session.spec.root, lying)
         for act in (session.prove, session.start, session.stop):
@@ -260,8 +245,7 @@ def test_a_process_without_the_marker_is_never_taken_for_the_server(make: Make) 
 def test_a_pid_used_again_is_not_the_server(make: Make) -> None:
     session = make()
     owned = session.start()
-    present = record.load(session.spec.root)
-    assert present is not None
+    present = record_of(session)
     record.save(session.spec.root, replace(present, start_ticks=present.start_ticks + 1))
     assert refusal(session.prove).code == "SESSION_AMBIGUOUS"
     assert procfs.same(*owned.process.key)
@@ -271,8 +255,7 @@ def test_a_pid_used_again_is_not_the_server(make: Make) -> None:
 def test_two_servers_of_one_session_are_ambiguous(make: Make) -> None:
     session = make()
     session.start()
-    present = record.load(session.spec.root)
-    assert present is not None
+    present = record_of(session)
     port = str(ports.choose().api)
     twin = subprocess.Popen(
         [present.interpreter, "-m", "sky.server.server", "--host", "127.0.0.1", "--port", port],
@@ -325,8 +308,7 @@ def test_a_stranger_that_answers_on_our_port_is_refused(make: Make) -> None:
 def test_a_session_of_another_network_namespace_is_refused(make: Make) -> None:
     session = make()
     session.start()
-    present = record.load(session.spec.root)
-    assert present is not None
+    present = record_of(session)
     record.save(session.spec.root, replace(present, namespace="net:[1]"))
     assert refusal(session.prove).code == "SESSION_NAMESPACE"
     record.save(session.spec.root, present)
@@ -335,8 +317,7 @@ def test_a_session_of_another_network_namespace_is_refused(make: Make) -> None:
 def test_a_session_of_an_earlier_boot_starts_anew(make: Make) -> None:
     session = make()
     session.start()
-    present = record.load(session.spec.root)
-    assert present is not None
+    present = record_of(session)
     session.stop()
     record.save(session.spec.root, replace(present, boot="another boot"))
     assert isinstance(make().start(), ownership.Owned)
@@ -351,8 +332,7 @@ def test_a_server_that_does_not_come_up_leaves_nothing(make: Make, how: str, sai
     error = refusal(session.start)
     assert error.code == "SESSION_START"
     assert said in error.message
-    present = record.load(session.spec.root)
-    assert present is not None
+    present = record_of(session)
     assert not ownership.sight(present).all
 
 
@@ -360,14 +340,7 @@ def test_a_server_open_to_the_network_is_refused(make: Make) -> None:
     assert refusal(make(how="open").start).code == "SESSION_UNPROVEN"
 
 
-def test_an_unhealthy_server_is_unavailable_and_not_absent(make: Make) -> None:
-    session = make()
-    session.start()
-    (session.spec.interpreter.parent.parent).joinpath("unused").write_text("")
-    present = record.load(session.spec.root)
-    assert present is not None
-    from npa.orchestration.skypilot.session import _ask_health
-
+def test_a_server_that_is_not_reached_is_unavailable_and_not_absent() -> None:
     closed = f"http://127.0.0.1:{ports.choose().api}"
     said = _ask_health(closed, 1.0, 0.0)
     assert isinstance(said, Unavailable)
