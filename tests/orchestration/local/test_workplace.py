@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,6 +117,17 @@ def test_a_write_that_hides_its_time_is_seen_by_the_time_of_change(
     assert contents(tmp_path / "two") == contents(source)
 
 
+def test_a_change_of_the_folder_that_only_its_time_of_change_shows_is_seen(
+    first: tuple[Places, Path], source: Path, tmp_path: Path
+) -> None:
+    places, one = first
+    was = os.lstat(one)
+    while os.lstat(one).st_ctime_ns == was.st_ctime_ns:  # until the file system's clock ticks
+        os.utime(one, ns=(1, was.st_mtime_ns))  # so do a new owner, or an extended attribute
+    places.release(str(one), again=True)
+    assert not one.exists()
+
+
 def test_an_untouched_folder_moves_on_to_the_next_job(
     first: tuple[Places, Path], source: Path, tmp_path: Path
 ) -> None:
@@ -187,3 +201,43 @@ def test_a_copy_is_as_old_as_its_source(source: Path, tmp_path: Path) -> None:
     for name in ("a.py", "sub", ""):
         assert (tmp_path / "copy" / name).stat().st_mtime_ns == 10**18
     assert len(marks_of(str(tmp_path / "copy"))) == 6
+
+
+def test_a_link_that_a_step_put_in_the_place_of_its_folder_goes_and_its_target_stays(
+    first: tuple[Places, Path], tmp_path: Path
+) -> None:
+    places, one = first
+    (tmp_path / "data" / "sub").mkdir(parents=True)
+    (tmp_path / "data" / "sub" / "precious").write_text("1")
+    shutil.rmtree(one)
+    one.symlink_to(tmp_path / "data")
+
+    places.release(str(one), again=True)
+
+    assert contents(tmp_path / "data") == {"sub/precious": "1"}
+    assert not one.is_symlink()
+
+
+def test_what_a_step_mounted_in_its_folder_is_not_removed(tmp_path: Path) -> None:
+    inside, data = tmp_path / "one" / "sub" / "mounted", tmp_path / "data"
+    inside.mkdir(parents=True)
+    data.mkdir()
+    (data / "precious").write_text("1")
+    (tmp_path / "one" / "other").write_text("2")
+    script = (
+        "import subprocess, sys; from npa.orchestration.local.workplace import remove_tree\n"
+        "subprocess.run(['mount', '--bind', sys.argv[1], sys.argv[2]], check=True)\n"
+        "print('mounted', flush=True); remove_tree(sys.argv[3])"
+    )
+    argv = [sys.executable, "-c", script, str(data), str(inside), str(tmp_path / "one")]
+    unshare = ["unshare", "--mount", "--map-root-user"]
+    try:
+        done = subprocess.run([*unshare, *argv], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("no `unshare` here")
+    if not done.stdout.startswith("mounted"):
+        pytest.skip(f"nothing may be mounted here: {done.stderr[-200:]}")
+
+    assert done.returncode == 0, done.stderr
+    assert contents(data) == {"precious": "1"}
+    assert contents(tmp_path / "one") == {}

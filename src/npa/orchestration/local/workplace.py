@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 
 _CHUNK_BYTES = 1 << 24
 
@@ -46,6 +47,7 @@ class Places:
             untouched = bool(marks) and marks_of(spare) == marks
             if untouched:
                 os.rename(spare, target)
+                marks[""] = _mark(os.lstat(target))  # a rename is a change of the folder
         except OSError:
             untouched = False
         if untouched:
@@ -123,12 +125,8 @@ def _copy_time(status: os.stat_result, target: str | int) -> None:
 
 
 def marks_of(top: str) -> Marks:
-    """What each entry below `top` looks like now; empty if there are too many. Raises OSError.
-
-    A rename of `top` itself changes its time of change: that one counts for nothing.
-    """
-    inode, mode, size, modified, _changed = _mark(os.lstat(top))
-    marks = {"": (inode, mode, size, modified, 0)}
+    """What each entry below `top` looks like now; empty if there are too many. Raises OSError."""
+    marks = {"": _mark(os.lstat(top))}
     folders = [""]
     for below in folders:
         with os.scandir(f"{top}/{below}") as entries:
@@ -153,19 +151,56 @@ def _mark(status: os.stat_result) -> Mark:
 
 
 def remove_tree(top: str) -> None:
-    """Remove the tree at `top` as far as that is possible; never raises OSError."""
+    """Remove the tree at `top` as far as that is possible; never raises OSError.
+
+    A step may have put a link in its place, or mounted something in it: what lies behind is not
+    ours and stays.
+    """
     empty: list[str] = []
     folders = [top]
+    mount: bytes | None = None
     while folders:
         here = folders.pop()
-        empty.append(here)
-        with contextlib.suppress(OSError), os.scandir(here) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                else:
-                    with contextlib.suppress(OSError):
-                        os.unlink(entry.path)
-    for folder in reversed(empty):
+        with contextlib.suppress(OSError), _opened(here) as folder:
+            behind = _mount_of(folder)
+            mount = behind if mount is None else mount
+            if behind == mount:
+                folders += _empty(here, folder)
+                empty.append(here)
+    for folder_path in reversed(empty):
         with contextlib.suppress(OSError):
-            os.rmdir(folder)
+            os.rmdir(folder_path)
+    with contextlib.suppress(OSError):
+        os.unlink(top)  # a link or a file that was put there
+
+
+@contextlib.contextmanager
+def _opened(folder: str) -> Iterator[int]:
+    """Raises OSError, also for a link."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _mount_of(fd: int) -> bytes:
+    """Names the mount through which a folder is seen: a bind mount has its device from elsewhere.
+
+    Empty where the kernel does not say.
+    """
+    with open(f"/proc/self/fdinfo/{fd}", "rb") as facts:
+        return next((line for line in facts if line.startswith(b"mnt_id:")), b"")
+
+
+def _empty(here: str, folder: int) -> list[str]:
+    """Remove the files of the open folder `here`; the folders in it. Raises OSError."""
+    below = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                below.append(f"{here}/{entry.name}")
+            else:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.name, dir_fd=folder)
+    return below
