@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from npa.orchestration.engine import (
 from npa.orchestration.evidence import Klass, klass_of
 from npa.orchestration.skypilot.client import BridgeClient
 from npa.orchestration.skypilot.engine import REFUSED, SkyPilotEngine
-from npa.orchestration.skypilot.jobqueue import Clock
+from npa.orchestration.skypilot.jobqueue import GAP_SECONDS_MAX, Clock
 from npa.orchestration.skypilot.launches import Launches, Reached
 from npa.orchestration.skypilot.ownership import Owned
 from npa.orchestration.skypilot.procfs import Process
@@ -112,7 +113,7 @@ class World:
         self.change(jobs=[row | more for row in self.read()["jobs"]])
 
     def look(self, name: str = "job", key: str = KEY, native: str = "") -> Observation[JobStatus]:
-        self.time.sleep(5.0)
+        self.time.sleep(GAP_SECONDS_MAX)  # so that it is a fresh one
         return self.engine.observe([JobRef(name, key, native)])[name]
 
     @property
@@ -304,6 +305,28 @@ def test_one_call_serves_all_jobs_and_not_more_often_than_every_three_seconds(
         world.engine.observe(refs)
         world.engine.wait(1.0)
     assert calls.count("queue") <= (world.time.at - began) / 3.0 + 1
+
+
+def test_a_queue_in_which_nothing_moves_is_asked_less_and_less_often(world: World) -> None:
+    launched = world.engine.launch(job())
+    assert isinstance(launched, Launched)
+    asked: list[float] = []
+    ask = world.engine.bridge.call
+
+    class Noting(BridgeClient):
+        def call(self, op: str, seconds: float, **fields: Any) -> Any:
+            asked.append(world.time.at)
+            return ask(op, seconds, **fields)
+
+    world.engine.bridge = Noting((), dict, Path(), Path())
+    ref = JobRef(job().name, job().key, launched.native_id)
+    for _ in range(240):
+        assert isinstance(world.engine.observe([ref])[ref.name], Found)
+        world.engine.wait(0.5)
+    gaps = [later - earlier for earlier, later in pairwise(asked)]
+    assert gaps == sorted(gaps)
+    assert gaps[0] <= 4.5
+    assert set(gaps[-5:]) == {12.0}
 
 
 @pytest.mark.req("D-04")

@@ -273,7 +273,7 @@ class SkyPilotEngine:
         except EngineError as error:
             gone = Unavailable(error.code, error.message, SOURCE, self.clock.now())
             return {ref.name: gone for ref in refs}
-        seen = self._queue.snapshot()
+        seen = self._queue.snapshot(eager=bool(self._missing))
         match seen:
             case Found(value=snapshot):
                 return {ref.name: self._one(ref, snapshot) for ref in refs}

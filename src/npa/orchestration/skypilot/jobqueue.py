@@ -1,4 +1,8 @@
-"""The queue of a session: one call for all jobs, never more often than every three seconds."""
+"""The queue of a session: one call for all jobs, never more often than every three seconds.
+
+Each call starts a Python that imports SkyPilot, more than a second of a core. So a queue in which
+nothing moves is asked less and less often, down to every twelve seconds.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,11 @@ from typing import assert_never
 
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
 from npa.orchestration.skypilot.client import Answer, Broken, Refused, Reply
-from npa.orchestration.skypilot.rows import SOURCE, SchemaError, Snapshot, parse
+from npa.orchestration.skypilot.rows import SOURCE, Row, SchemaError, Snapshot, parse
 
 GAP_SECONDS = 3.0  # a call starts a Python on the controller's side
+GAP_SECONDS_MAX = 12.0
+GAP_GROWTH = 1.5
 CALL_SECONDS_MAX = 90.0  # the first one after a server's start took 40 s under load
 BROKEN_MAX = 3  # calls without an answer, then the bridge is ended and started again
 
@@ -33,21 +39,31 @@ class Queue:
     recover: Callable[[], None]
     clock: Clock = field(default_factory=Clock)
     _asked: float = float("-inf")
+    _gap: float = GAP_SECONDS
     _last: Observation[Snapshot] | None = None
     _most: int = 0
     _broken: int = 0
 
-    def snapshot(self, not_before: float = 0.0) -> Observation[Snapshot]:
-        """The whole queue, at most GAP_SECONDS old, and asked at or after `not_before`."""
-        wait = self._asked + GAP_SECONDS - self.clock.monotonic()
-        if wait > 0:
-            if self._last is not None and self._fresh(self._last, not_before):
-                return self._last
-            self.clock.sleep(wait)
+    def snapshot(self, not_before: float = 0.0, *, eager: bool = False) -> Observation[Snapshot]:
+        """The whole queue, asked at or after `not_before`, at most GAP_SECONDS_MAX old.
+
+        `eager`: at most GAP_SECONDS old, for who waits for something that has to come.
+        """
+        age = self.clock.monotonic() - self._asked
+        if age < (GAP_SECONDS if eager else self._gap) and self._last is not None and self._fresh(self._last, not_before):
+            return self._last
+        if age < GAP_SECONDS:
+            self.clock.sleep(GAP_SECONDS - age)
         self._asked = self.clock.monotonic()
         as_of = self.clock.now()
-        self._last = self._read(self.ask(), as_of)
+        before, self._last = self._last, self._read(self.ask(), as_of)
+        still = self._rows(before) == self._rows(self._last)
+        self._gap = min(self._gap * GAP_GROWTH, GAP_SECONDS_MAX) if still else GAP_SECONDS
         return self._last
+
+    @staticmethod
+    def _rows(seen: Observation[Snapshot] | None) -> tuple[Row, ...] | None:
+        return seen.value.rows if isinstance(seen, Found) else None
 
     @staticmethod
     def _fresh(last: Observation[Snapshot], not_before: float) -> bool:
