@@ -95,3 +95,22 @@ def test_a_script_that_is_not_beside_the_file_is_a_warning(npa: Run, tmp_path: P
     assert (item["severity"], item["help"]) == ("warning", "did you mean 'join.py'?")
     (tmp_path / "joinn.py").write_text("")
     assert json.loads(npa("workflow", "validate-spec", spec, "--json").stdout)["warnings"] == 0
+
+
+@pytest.mark.parametrize("command", ["plan-spec", "run"])
+def test_a_command_that_goes_on_shows_the_warnings_first(
+    npa: Run, tmp_path: Path, command: str
+) -> None:
+    steps = "".join(
+        f"  s{n}: {{run: {{argv: [bash, s{n}.sh]}}, next: s{n + 1}}}\n" for n in range(6)
+    )
+    spec = write(
+        tmp_path,
+        "apiVersion: npa.workflow/v0.0.1\nkind: Workflow\ninitial: s0\nstates:\n"
+        f"{steps}  s6: {{run: {{argv: ['true']}}, terminal: true}}\n",
+    )
+    words = ("workflow", command) if command != "run" else (command,)
+    told = npa(*words, spec, "--json")
+    json.loads(told.stdout)
+    assert told.stderr.count("warning NPA084") == 5
+    assert f"1 more warning: npa workflow validate-spec {spec}" in told.stderr

@@ -17,7 +17,7 @@ from npa.cli.options import (
     var_option,
 )
 from npa.cli.output import Output
-from npa.cli.spec import plural, require, tools_of
+from npa.cli.spec import plural, require_loaded, show_warnings, tools_of
 
 if TYPE_CHECKING:
     from npa.workflow.context import Context
@@ -97,7 +97,8 @@ def plan_file(
     from npa.workflow.plan import default_assumption, make_plan, make_plan_tree
 
     tools = tools_of(catalogs)
-    workflow = require(spec, var, tools, not_done="nothing was planned")
+    workflow, loaded = require_loaded(spec, var, tools, not_done="nothing was planned")
+    show_warnings(loaded, spec)
     graph = compile_graph(workflow)
     run_uri = root_uri(store, run_id)
     context = make_context(workflow, run_id=run_id, run_uri=run_uri, tools=tools)

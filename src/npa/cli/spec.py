@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from npa.workflow.load import Loaded
     from npa.workflow.meaning import Workflow
     from npa.workflow.tools import Tools
+
+
+WARNINGS_MAX = 5  # shown by a command that goes on; `validate-spec` shows all
 
 
 class SpecInvalid(NpaError):
@@ -92,6 +96,40 @@ def require_submittable(
         said = "; ".join(problem.message for problem in loaded.errors)
         raise UsageError(f"{spec}: {said}", not_done=not_done, code="RAW_TASK")
     return loaded.workflow, loaded, raw
+
+
+def with_missing_scripts(loaded: Loaded, spec: Path) -> Loaded:
+    """With a warning for each script that is not among the files beside the pipeline."""
+    from npa.orchestration.source_listing import Limits, list_files
+    from npa.workflow.check_scripts import missing_scripts
+    from npa.workflow.diagnostics import in_order
+
+    workflow = loaded.workflow
+    # Without files every script is missing: only then is the folder listed.
+    if workflow is None or not missing_scripts(workflow, ()):
+        return loaded
+    try:
+        files = list_files(spec.resolve().parent, Limits(), os.environ).paths
+    except (NpaError, OSError):
+        return loaded  # what cannot be staged is told at submit
+    found = missing_scripts(workflow, frozenset(files))
+    return replace(loaded, diagnostics=tuple(in_order([*loaded.diagnostics, *found])))
+
+
+def show_warnings(loaded: Loaded, spec: Path) -> None:
+    """On stderr, what is odd about a file that is about to be used; it stops nothing."""
+    from npa.workflow.diagnostics import render_text
+
+    warnings = with_missing_scripts(loaded, spec).diagnostics
+    if not warnings:
+        return
+    shown, output = warnings[:WARNINGS_MAX], Output()
+    colour = colour_wanted(sys.stderr, os.environ)
+    lines = loaded.source.lines
+    output.note(render_text(shown, filename=str(spec), lines=lines, colour=colour).rstrip("\n"))
+    if len(warnings) > len(shown):
+        more = plural(len(warnings) - len(shown), "more warning")
+        output.hint(f"{more}: {shlex.join(['npa', 'workflow', 'validate-spec', str(spec)])}")
 
 
 def _text(spec: Path) -> str:

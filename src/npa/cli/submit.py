@@ -22,7 +22,7 @@ from npa.cli.options import (
 )
 from npa.cli.output import Output
 from npa.cli.skypilot_options import skypilot_options, take_settings
-from npa.cli.spec import plural, require_submittable, tools_of
+from npa.cli.spec import plural, require_submittable, show_warnings, tools_of
 from npa.errors import UsageError
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ def submit_file(
     output = Output(as_json=as_json)
     tools = tools_of(catalogs)
     workflow, loaded, raw = require_submittable(spec, var, tools, not_done="nothing was started")
+    if raw is None:
+        show_warnings(loaded, spec)
     engine = _engine_of(engine, spec, raw)
     request = make_request(
         spec,

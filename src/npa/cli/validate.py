@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,8 @@ import click
 from npa.cli.exit_codes import ExitCode
 from npa.cli.options import catalog_option, json_option, spec_argument, var_option
 from npa.cli.output import Ink, Output, colour_wanted
-from npa.cli.spec import load, plural, tools_of
-from npa.errors import NpaError, UsageError
+from npa.cli.spec import load, plural, tools_of, with_missing_scripts
+from npa.errors import UsageError
 
 if TYPE_CHECKING:
     from npa.workflow.load import Loaded
@@ -42,7 +41,7 @@ def validate_spec(
     Exits with 0 if there are no errors (warnings are fine), with 1 if there are.
     """
     form = "json" if as_json else form
-    loaded = _with_missing_scripts(load(spec, var, tools_of(catalogs)), spec)
+    loaded = with_missing_scripts(load(spec, var, tools_of(catalogs)), spec)
     output = Output(as_json=form == "json")
     match form:
         case "json":
@@ -60,24 +59,6 @@ def validate_spec(
         case _:
             _report(output, loaded, spec)
     return ExitCode.FAILED if loaded.errors else ExitCode.OK
-
-
-def _with_missing_scripts(loaded: Loaded, spec: Path) -> Loaded:
-    """With a warning for each script that is not among the files beside the pipeline."""
-    from npa.orchestration.source_listing import Limits, list_files
-    from npa.workflow.check_scripts import missing_scripts
-    from npa.workflow.diagnostics import in_order
-
-    workflow = loaded.workflow
-    # Without files every script is missing: only then is the folder listed.
-    if workflow is None or not missing_scripts(workflow, ()):
-        return loaded
-    try:
-        files = list_files(spec.resolve().parent, Limits(), os.environ).paths
-    except (NpaError, OSError):
-        return loaded  # what cannot be staged is told at submit
-    found = missing_scripts(workflow, frozenset(files))
-    return replace(loaded, diagnostics=tuple(in_order([*loaded.diagnostics, *found])))
 
 
 def as_document(loaded: Loaded, spec: Path) -> dict[str, object]:
