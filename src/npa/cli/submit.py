@@ -23,11 +23,9 @@ from npa.cli.options import (
 from npa.cli.output import Output
 from npa.cli.skypilot_options import skypilot_options, take_settings
 from npa.cli.spec import plural, require_submittable, show_warnings, tools_of
-from npa.errors import UsageError
 
 if TYPE_CHECKING:
     from npa.orchestration.prepare import Prepared
-    from npa.orchestration.raw_task import RawTask
     from npa.orchestration.runs import Host
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -151,7 +149,7 @@ def submit_file(
     workflow, loaded, raw = require_submittable(spec, var, tools, not_done="nothing was started")
     if raw is None:
         show_warnings(loaded, spec)
-    engine = _engine_of(engine, spec, raw)
+    engine = engine or ("local" if raw is None else "skypilot")
     request = make_request(
         spec,
         spec.read_text(encoding="utf-8"),
@@ -187,19 +185,6 @@ def submit_file(
     host = host_for(request)
     prepared = prepare(request, tools, environment=os.environ, loaded=loaded)
     return _begin(output, host, prepared, detach=detach)
-
-
-def _engine_of(engine: str, spec: Path, raw: RawTask | None) -> str:
-    """The engine that was asked for; by default SkyPilot for a SkyPilot file, else this machine."""
-    if raw is None:
-        return engine or "local"
-    if engine == "local":
-        raise UsageError(
-            f"{spec} is a SkyPilot file, which only SkyPilot runs",
-            not_done="nothing was started",
-            next_command=f"npa workflow submit {spec} --engine skypilot",
-        )
-    return "skypilot"
 
 
 def _begin(output: Output, host: Host, prepared: Prepared, *, detach: bool) -> int:

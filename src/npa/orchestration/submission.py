@@ -14,6 +14,7 @@ from npa.errors import EngineError, UsageError
 from npa.orchestration import registry
 from npa.orchestration.hosts import missing
 from npa.orchestration.prepare import Request, run_root
+from npa.orchestration.raw_task import is_raw
 from npa.orchestration.runs import refuse_placeholders, settle, spec_folder, stage, steps_of
 from npa.target.home import Home
 
@@ -50,6 +51,12 @@ def make_request(
     Without `run_id` one is made; `store` is where runs are kept, "" for what the file or the home
     says. Secrets that the file's states ask for are added to `secrets`. Raises UsageError.
     """
+    if engine != "skypilot" and is_raw(text):
+        raise UsageError(
+            f"{spec} is a SkyPilot file, which only SkyPilot runs",
+            not_done="nothing was started",
+            next_command=f"npa workflow submit {spec} --engine skypilot",
+        )
     chosen = registry.check_run_id(
         registry.new_run_id(workflow.name, time.time()) if run_id is None else run_id
     )

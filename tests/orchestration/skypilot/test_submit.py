@@ -12,6 +12,8 @@ import pytest
 from npa.errors import EngineError, UsageError
 from npa.orchestration.prepare import InvalidWorkflow
 from npa.orchestration.skypilot import RunResult, submit_workflow
+from npa.orchestration.skypilot.session import Session
+from sky_harness import Sky
 
 HEAD = "apiVersion: npa.workflow/v0.0.1\nkind: Workflow\nmetadata: {name: greet}\n"
 GREET = """config: {word: hello}
@@ -124,3 +126,36 @@ def test_an_engine_that_cannot_run_it_is_a_typed_error(write, own_home: Path) ->
     assert caught.value.code == "PREFLIGHT"
     assert "greet" in caught.value.message
     assert runs(own_home) == []
+
+
+@pytest.mark.req("G-02", "F-05")
+def test_a_program_submits_to_skypilot_and_is_told_what_stayed(
+    write,  # type: ignore[no-untyped-def]
+    sky: Sky,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = write(FAIL)
+    more = {"infra": "slurm/bed", "store": f"{sky.s3.uri}runs/"}
+    result = submit_workflow(spec, run_id="one", **more)
+    assert (result.status, result.left) == ("succeeded", "")  # the fake ends every job well
+    assert sky.living(sky.session("one")) == ()
+
+    stop = Session.stop
+
+    def fail(*_: object, **__: object) -> bool:
+        raise EngineError("99 did not end")
+
+    monkeypatch.setattr(Session, "stop", fail)
+    result = submit_workflow(spec, run_id="two", **more)
+    assert (result.status, result.left) == ("succeeded", "99 did not end")
+    monkeypatch.setattr(Session, "stop", stop)
+
+
+@pytest.mark.req("A-01", "G-02")
+def test_a_program_may_submit_a_skypilot_file(sky: Sky, tmp_path: Path) -> None:
+    spec = tmp_path / "theirs.yaml"
+    spec.write_text("run: echo hello\n")
+    result = submit_workflow(spec, run_id="raw", infra="slurm/bed", store=f"{sky.s3.uri}runs/")
+    assert result.steps == {"task": "succeeded"}
+    with pytest.raises(UsageError, match="only SkyPilot"):
+        submit_workflow(spec, engine="local")
