@@ -11,6 +11,7 @@ from cli_harness import Run
 from npa.errors import EngineError
 from npa.orchestration.skypilot import submit_workflow
 from orchestration.skypilot.test_resolve import environment as make_environment
+from sky_harness import Sky
 
 SPEC = """\
 apiVersion: npa.workflow/v0.0.1
@@ -94,3 +95,37 @@ def test_a_cluster_that_the_configuration_does_not_name_is_found(
         submit_workflow(spec, engine="skypilot", infra="slurm/other", run_id="r1")
     assert "has no `Host other`" in caught.value.message
     assert "SKYPILOT_ABSENT" not in caught.value.message
+
+
+ABSOLUTE = """\
+initial: a
+states:
+  a: {run: {shell: "true"}, outputs: [{uri: "s3://results/here.txt"}], terminal: true}
+"""
+HEAD = "apiVersion: npa.workflow/v0.0.1\nkind: Workflow\nmetadata: {name: t}\n"
+
+
+@pytest.mark.req("A-08")
+@pytest.mark.parametrize(
+    ("config", "codes"),
+    [
+        ("", {"STORE_NOT_SHARED"}),
+        ("config: {bucket: mine}\n", set()),
+        ("config: {bucket: mine, prefix: 'robots/{{run.id}}'}\n", set()),
+        ("config: {bucket: mine, prefix: robots}\n", {"PREFIX_NOT_RUN_SCOPED"}),
+        ("config: {bucket: mine, prefix: 'robots-{{run.id}}'}\n", set()),
+    ],
+)
+def test_state_needs_a_bucket_and_a_folder_of_the_run_even_with_absolute_outputs(
+    npa: Run, spec: Path, sky: Sky, config: str, codes: set[str]
+) -> None:
+    spec.write_text(HEAD + config + ABSOLUTE)
+    words = ("--engine", "skypilot", "--infra", "slurm/bed", "--run-id", "r1")
+    done = npa("workflow", "submit", spec, *words, "--plan-only", "--json")
+    found = {check["code"] for check in json.loads(done.stdout)["preflight"]["checks"]}
+    assert found & {"STORE_NOT_SHARED", "PREFIX_NOT_RUN_SCOPED"} == codes
+    if codes:
+        refused = npa("workflow", "submit", spec, *words)
+        assert refused.code == 1
+        assert codes.pop() in refused.stderr
+    assert not sky.session("r1").exists()

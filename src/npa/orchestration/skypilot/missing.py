@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from npa.workflow.decisions import LOOP_BACK
 from npa.workflow.plan import default_assumption, make_plan
 
 if TYPE_CHECKING:
-    from npa.orchestration.prepare import Prepared
+    from npa.orchestration.prepare import Prepared, Request
     from npa.target.credentials import StorageAccess
     from npa.workflow.tools import Tools
 
@@ -48,7 +49,7 @@ def missing(
         *_refusal(require_linux),
         *_refusal(lambda: resolve(settings.sky_bin, environ, npa_home)),
         *_infra(settings, environ),
-        *_store(prepared.request.run_uri, storage),
+        *_store(prepared.request, storage),
         *_variables(prepared, environ),
     ]
     _, rendered = render_preview(prepared, tools, storage, whole=True)
@@ -118,8 +119,19 @@ def _infra(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
             yield from _refusal(lambda: nebius_folder(environ))
 
 
-def _store(run_uri: str, storage: StorageAccess) -> Iterator[Finding]:
-    if split_uri(run_uri).scheme != "s3":
+def _store(request: Request, storage: StorageAccess) -> Iterator[Finding]:
+    run_uri = request.run_uri
+    where = split_uri(run_uri)
+    own = rf"(?<![A-Za-z0-9]){re.escape(request.run_id)}(?![A-Za-z0-9])"
+    if where.scheme == "s3" and not re.search(own, where.key):
+        yield Finding(
+            "PREFIX_NOT_RUN_SCOPED",
+            "",
+            f"the state of every run of this file would lie in {run_uri}",
+            "put `{{run.id}}` into `config.prefix`, or give `--store`",
+            blocking=True,
+        )
+    if where.scheme != "s3":
         yield Finding(
             "STORE_NOT_SHARED",
             "",
