@@ -1,4 +1,5 @@
-"""The end of a run on SkyPilot: its logs are kept, then its API server is stopped by proof."""
+"""The end of a run on SkyPilot: its logs are kept, its API server is stopped by proof, and what it
+kept of secrets is forgotten."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from npa.errors import NpaError
 from npa.orchestration.engine import JobRef
 from npa.orchestration.skypilot import record
 from npa.orchestration.skypilot.aside import aside
+from npa.orchestration.skypilot.forgetting import forget
 from npa.orchestration.skypilot.kept_logs import KeptLogs
 from npa.orchestration.skypilot.log_reader import SkyPilotLogs
 from npa.orchestration.skypilot.record import write_private
@@ -45,6 +47,8 @@ def settle(engine: SkyPilotEngine, state: RunState | None) -> str:
         if not said:
             engine.close()
             session.stop()
+            if state is not None:
+                forget(session.spec.home)
     except Exception as error:  # a run's end depends on nothing here
         said = str(error) or type(error).__name__
     _note(root, said)
