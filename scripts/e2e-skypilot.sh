@@ -5,11 +5,13 @@ set -eu
 cd "$(dirname "$0")/.."
 bed() { .venv/bin/python tests/e2e/bed/bed.py "$1"; }
 
+trap 'bed down' EXIT
+trap 'exit 130' INT TERM HUP
 code=0
 bed up || code=$?
 if [ "$code" -eq 77 ]; then
+    trap - EXIT
     exit 0
 fi
-trap 'bed down' EXIT
 [ "$code" -eq 0 ] || exit "$code"
 .venv/bin/python -m pytest tests/e2e/skypilot -m e2e "$@"

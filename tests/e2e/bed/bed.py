@@ -12,6 +12,7 @@ what they are about. What is not stock is listed in README.md beside this file.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -25,7 +26,19 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import slurm  # noqa: E402
-from places import BED_JSON, BIN, ENVIRONMENT, ETC, LOG, OPT, RUN, STATE, USER, USER_HOME  # noqa: E402
+from places import (  # noqa: E402
+    BED_JSON,
+    BIN,
+    ENVIRONMENT,
+    ETC,
+    LOG,
+    NODE,
+    OPT,
+    RUN,
+    STATE,
+    USER,
+    USER_HOME,
+)
 
 CANNOT = 77
 PACKAGES = [
@@ -44,6 +57,7 @@ PACKAGES = [
     "iproute2",
 ]
 SSH_PORT = 22722
+PYTHONS = ("3.11", "3.12")
 
 
 def why_not() -> str:
@@ -54,6 +68,9 @@ def why_not() -> str:
         return "needs root (Slurm's daemons, namespaces, apt)"
     if not Path("/etc/debian_version").exists() or not shutil.which("apt-get"):
         return "needs Debian and apt"
+    ready = any(Path(f"/usr/bin/python{version}").exists() for version in PYTHONS)
+    if not ready and not Path("/etc/debian_version").read_text().startswith("12"):
+        return f"needs Debian's Python {' or '.join(PYTHONS)}, for which SkyPilot is locked"
     foreign = slurm.foreign_configuration()
     if foreign:
         return f"{foreign} belongs to another Slurm"
@@ -139,6 +156,23 @@ def install_skypilot() -> Path:
     return made.sky_bin
 
 
+def install_node_python() -> Path:
+    """What an image for nodes would carry: a Python with what the examples import, without npa."""
+    lock = HERE.parents[2] / "requirements-demo.lock"
+    digest = hashlib.sha256(lock.read_bytes()).hexdigest()
+    made, python = NODE / "made-from", NODE / "bin" / "python"
+    if made.exists() and made.read_text() == digest:
+        return python
+    say("the nodes' Python")
+    uv = str(Path(sys.executable).parent / "uv")
+    run(uv, "venv", "--quiet", "--clear", "--python", "/usr/bin/python3", str(NODE))
+    install = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--require-hashes"]
+    run(*install, "--python", str(python), "-r", str(lock))
+    NODE.chmod(0o755)
+    made.write_text(digest)
+    return python
+
+
 def make_user() -> None:
     if subprocess.run(["id", USER], capture_output=True).returncode:
         run("useradd", "--system", "--create-home", "-d", str(USER_HOME), "-s", "/bin/bash", USER)
@@ -210,6 +244,7 @@ def up() -> int:
     install_packages()
     OPT.mkdir(parents=True, exist_ok=True)
     sky_bin = install_skypilot()
+    node_python = install_node_python()
     make_user()
     start_sshd()
     slurm.start(run, say, wait_for)
@@ -217,6 +252,7 @@ def up() -> int:
         json.dumps(
             {
                 "sky_bin": str(sky_bin),
+                "node_python": str(node_python),
                 "slurm_ssh_config": str(write_ssh_config()),
                 "catalog": str(HERE / "catalog"),
                 "infra": "slurm/bed",
@@ -253,8 +289,35 @@ def health() -> str:
 # -- down --------------------------------------------------------------------------------------
 
 
+def end_servers() -> None:
+    """What a test run that was killed left: all that runs from the bed's own SkyPilot."""
+    for signal, seconds in (("TERM", 20), ("KILL", 5)):
+        sessions = {sid for sid, program in processes() if program.startswith(str(ENVIRONMENT))}
+        deadline = time.monotonic() + seconds
+        for sid in sessions:
+            subprocess.run(["pkill", f"-{signal}", "-u", "0", "-s", str(sid)], capture_output=True)
+        while time.monotonic() < deadline and sessions & {sid for sid, _ in processes()}:
+            time.sleep(0.2)
+
+
+def processes() -> list[tuple[int, str]]:
+    """Session and program of each process of root; a worker may have another title."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            program = (entry / "cmdline").read_bytes().partition(b"\0")[0].decode(errors="replace")
+            stat = (entry / "stat").read_text()
+            root = entry.stat().st_uid == 0
+        except OSError:
+            continue
+        if root:
+            found.append((int(stat[stat.rindex(")") + 2 :].split()[3]), program))
+    return found
+
+
 def down() -> int:
     BED_JSON.unlink(missing_ok=True)
+    end_servers()
     slurm.stop()
     slurm.stop_by_pid(RUN / "sshd.pid")
     for name in ("TERM", "KILL"):  # sessions that SkyPilot keeps open, and skylets

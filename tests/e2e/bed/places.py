@@ -9,6 +9,7 @@ USER_HOME = Path("/home/npabed")
 OPT = Path("/opt/npa-bed")  # survives `down`: SkyPilot's environment, the nodes' shims
 BIN = OPT / "bin"
 ENVIRONMENT = OPT / "skypilot"
+NODE = OPT / "node"  # the Python of the nodes, as an image of theirs would have it
 ETC = Path("/etc/npa-bed")
 STATE = Path("/var/lib/npa-bed")
 RUN = Path("/run/npa-bed")

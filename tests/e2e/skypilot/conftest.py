@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
+from e2e.skypilot.bench import Bench, clear_session
 from npa.observation import Found
 from npa.orchestration.engine import Job, JobRef, JobStatus, Task
 from npa.orchestration.skypilot.client import Answer, BridgeClient, Reply
 from npa.orchestration.skypilot.connect import connect
 from npa.orchestration.skypilot.engine import SkyPilotEngine
 from npa.orchestration.skypilot.record import Kind
-from npa.orchestration.skypilot.session import Session
 from npa.orchestration.skypilot.spec import SessionSpec
 from npa.workflow.step import Command, Step
+from s3server import S3
 
 BED_JSON = Path("/run/npa-bed/bed.json")
 CONFIG: Mapping[str, object] = {
@@ -114,7 +115,9 @@ class World:
 
 @pytest.fixture(scope="session")
 def world(
-    make_spec: Callable[[Path], SessionSpec], tmp_path_factory: pytest.TempPathFactory
+    make_spec: Callable[[Path], SessionSpec],
+    bed: Mapping[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
     spec = make_spec(tmp_path_factory.mktemp("world") / "session")
     made: World
@@ -128,7 +131,7 @@ def world(
         yield made
     finally:
         made.engine.close()
-        Session(spec).stop()
+        clear_session(spec.root, bed)
         write_recording(made)
 
 
@@ -168,3 +171,18 @@ def write_recording(world: World) -> None:
         if entry["op"] == "queue":
             last = entry["value"]
     Path(target).write_text("\n".join(kept) + "\n")
+
+
+@pytest.fixture
+def bench(tmp_path: Path, s3: S3, bed: Mapping[str, Any]) -> Iterator[Bench]:
+    made = Bench(tmp_path, s3, bed)
+    yield made
+    made.clear()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the tests measured; nothing of it is asserted, as it depends on the machine."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "measured" and report.when == "call":
+                terminalreporter.write_line(f"measured: {value}")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,7 +22,6 @@ from npa.orchestration.skypilot.configs import (
     kubernetes_config,
     slurm_config,
 )
-from npa.orchestration.skypilot.launches import Reached
 from npa.orchestration.skypilot.log_reader import SkyPilotLogs
 from npa.orchestration.skypilot.session import Session
 from npa.orchestration.skypilot.spec import SessionSpec
@@ -104,53 +100,6 @@ def test_jobs_of_every_kind_end_as_they_should(world: World) -> None:
         "pair/second": Phase.FAILED,
     }
     assert both.phase is Phase.FAILED
-
-
-@pytest.mark.req("D-02", "D-06")
-def test_a_bridge_killed_right_after_the_post_loses_no_job(world: World) -> None:
-    job = world.single("orphan", "echo once")
-    bridge = world.engine.bridge
-    killed: list[int] = []
-
-    def kill_after_post() -> None:
-        while world.engine.launches.trace(job.key).reached not in (
-            Reached.ACCEPTED,
-            Reached.ENDED,
-        ):
-            time.sleep(0.005)
-        killed.append(bridge.pid)
-        os.kill(bridge.pid, signal.SIGKILL)
-
-    killer = threading.Thread(target=kill_after_post)
-    killer.start()
-    reply = world.engine.launch(job)
-    killer.join()
-    assert killed
-    assert isinstance(reply, Launched)
-    status = world.until(job, ended)
-    assert status.phase is Phase.SUCCEEDED
-    assert status.exact.native_id == reply.native_id
-
-
-@pytest.mark.req("A-04", "D-04")
-def test_a_server_killed_in_mid_run_is_started_again_and_its_job_goes_on(world: World) -> None:
-    job = world.single("survivor", "sleep 20; echo done")
-    launched = world.engine.launch(job)
-    assert isinstance(launched, Launched)
-    world.until(job, lambda s: s.phase is Phase.RUNNING)
-    server = record.load(world.spec.root)
-    assert server is not None
-    os.kill(server.pid, signal.SIGKILL)
-    status = world.until(job, ended)
-    assert status.phase is Phase.SUCCEEDED
-    assert status.exact.native_id == launched.native_id
-    after = record.load(world.spec.root)
-    assert after is not None
-    assert after.pid != server.pid
-    # A new server does not know the requests of the old one: the launch is over, all the same.
-    trace = world.engine.launches.trace(job.key)
-    reply = world.engine.bridge.call("request", 30.0, request_id=trace.request_id)
-    assert getattr(reply, "code", "") == "request_unknown"
 
 
 def test_a_job_that_never_was_is_absent_after_two_looks(world: World) -> None:
