@@ -14,4 +14,5 @@ if [ "$code" -eq 77 ]; then
     exit 0
 fi
 [ "$code" -eq 0 ] || exit "$code"
-.venv/bin/python -m pytest tests/e2e/skypilot -m e2e "$@"
+# Two files at a time: a managed job waits for half of the time that it takes.
+.venv/bin/python -m pytest tests/e2e/skypilot -m e2e -n 2 --dist loadfile "$@"
