@@ -255,6 +255,22 @@ def test_commands_run_in_a_copy_of_the_working_folder(engine: LocalEngine, tmp_p
     assert [path.name for path in work.iterdir()] == ["given"]
 
 
+def test_files_of_a_command_without_a_source_never_meet_the_files_of_its_job(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    first, second = make_engine(), make_engine()
+    names = f"{layout.JOB} {layout.PROGRESS} {layout.CANCEL} {layout.RECORD} {layout.CLAIM}"
+    waits = f"until [ -e {tmp_path}/go ]; do sleep 0.01; done"
+    one = job("one", f"ls; for name in {names}; do echo mine > $name; done; touch x; {waits}")
+    first.launch(one)
+    until(lambda: (tmp_path / "jobs/one/rank-0.work/x").exists())
+    assert status(second, one).phase is Phase.RUNNING
+    (tmp_path / "go").touch()
+    assert settled(second, one).phase is Phase.SUCCEEDED
+    assert lines(tmp_path / "jobs/one/rank-0.log") == []
+    until(lambda: not list((tmp_path / "jobs/one").glob("*.work")))
+
+
 def test_a_missing_working_folder_is_refused(engine: LocalEngine, tmp_path: Path) -> None:
     reply = engine.launch(job("one", "true", workdir=tmp_path / "nowhere"))
     assert isinstance(reply, LaunchRefused)

@@ -72,7 +72,7 @@ def test_each_job_finds_its_own_working_folder(engine: LocalEngine, tmp_path: Pa
     before = launched_and_settled(engine, job("a", "true", workdir=tmp_path / "own"))
     after = on_shim(engine, shim_pid(before), f"pwd > {tmp_path}/where")
     settled(engine, after)
-    assert lines(tmp_path / "where") == [str(tmp_path / "jobs" / after.name)]
+    assert lines(tmp_path / "where") == [str(tmp_path / "jobs" / after.name / "rank-0.work")]
 
 
 @pytest.mark.req("D-05")

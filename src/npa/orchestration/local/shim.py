@@ -161,12 +161,16 @@ class Shim:
             os.close(log)
 
     def workplace(self, rank: Rank) -> str:
-        """The rank's own working folder, made when first needed; setup and run share it."""
-        if not self.source:
-            return self.folder
+        """The rank's own working folder, made when first needed; setup and run share it.
+
+        Without a source it is empty: a program's `job.json` must not meet that of the job.
+        """
         place = f"{self.folder}/{layout.work_name(rank.log)}"
         if not rank.placed:
-            self.places.make(self.source, place)
+            if self.source:
+                self.places.make(self.source, place)
+            else:
+                os.mkdir(place, 0o700)
             rank.placed = True
         return place
 
