@@ -46,6 +46,13 @@ states:
 """
 )
 
+# A state that succeeds at its second attempt.
+LATER = """  later:
+    run: {shell: "echo attempt $NPA_WORKFLOW_ATTEMPT; test $NPA_WORKFLOW_ATTEMPT -ge 2"}
+    retry: {payload: 1, backoffSeconds: 0}
+    terminal: true
+"""
+
 WRONG = (
     HEAD
     + """metadata: {name: wrong}

@@ -18,7 +18,7 @@ LOOKER = """
 import sys
 from pathlib import Path
 from npa.cli.look import look, open_for_reading
-from npa.cli.logs import Printer, reader_of
+from npa.cli.logs import reading
 from npa.cli.output import Output
 from npa.errors import RunError
 from npa.orchestration.engine import JobRef
@@ -32,9 +32,9 @@ while not Path(sys.argv[1]).exists():
     view = look(host, run)
     looks += 1
     unsettled += any(step.live == "absent" for step in view.steps)
-    reader = reader_of(host, run)
-    for attempt in run.state.open_attempts():
-        reader.streams(JobRef(attempt.name, attempt.key, attempt.native_id))
+    with reading(host, run) as reader:
+        for attempt in run.state.open_attempts():
+            reader.streams(JobRef(attempt.name, attempt.key, attempt.native_id))
 print(looks, unsettled)
 """
 

@@ -112,11 +112,30 @@ def test_a_state_that_was_made_anew_is_followed_by_its_keys() -> None:
 
 
 def test_a_wait_is_told_once_with_what_it_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
-    history, view = History(), PlainProgress(Output())
+    history, view = History(), PlainProgress(Output(), now=lambda: 5.0)
     for _ in range(3):
         view.show(history.snapshot(train="no GPU is free"))
     view.show(history.snapshot(train="the job is running"))
-    assert capsys.readouterr().err == "waiting: train: no GPU is free\n"
+    assert capsys.readouterr().err == "00:00:05  waiting    train  no GPU is free\n"
+
+
+def test_who_comes_later_is_told_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    history, view = History(), PlainProgress(Output(), now=lambda: 99.0)
+    history.end(history.start("prepare"), "prepare", e.Result.SUCCEEDED)
+    history.start("train")
+    view.join(history.state)
+    assert capsys.readouterr().err.splitlines() == [
+        "00:01:39  1 succeeded, 1 running",
+        "00:00:09  running    train",
+    ]
+
+
+def test_a_failure_tells_how_long_it_ran(capsys: pytest.CaptureFixture[str]) -> None:
+    history, view = History(), PlainProgress(Output())
+    key = history.start("train")
+    history.end(key, "train", e.Result.FAILED, exit_code=3, started_at=1.0, ended_at=3.0)
+    view.show(history.snapshot())
+    assert capsys.readouterr().err == "00:00:07  failed     train  exit 3, 2.0 s\n"
 
 
 def test_the_live_table_shows_what_runs_and_what_ended_last() -> None:

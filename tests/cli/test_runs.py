@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cli_harness import Golden, Run
-from cli_specs import FAILS_AT_SECOND, TWO_STEPS, WAITS, write
+from cli_specs import FAILS_AT_SECOND, HEAD, LATER, TWO_STEPS, WAITS, write
 from npa.cli.new import TEMPLATES
 
 DEADLINE_SECONDS = 60.0
@@ -160,6 +161,88 @@ def test_a_detached_run_goes_on_to_its_end(npa: Run, tmp_path: Path, waiting: Pa
     (tmp_path / "go").touch()
     assert npa("workflow", "status", "r1", "--watch", "--interval", "0.1").code == 0
     assert npa("workflow", "logs", "r1").stdout == "waiting\n"
+
+
+def follower(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
+    """A command that goes on by itself until the run does not."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "npa.cli.main", "workflow", *words],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def first_line(process: subprocess.Popen[str], *, of_stderr: bool = False) -> str:
+    stream = process.stderr if of_stderr else process.stdout
+    assert stream is not None
+    return stream.readline()
+
+
+def test_logs_follow_steps_and_attempts_that_start_later(
+    npa: Run, tmp_path: Path, waiting: Path
+) -> None:
+    text = WAITS.replace("    terminal: true\n", "    next: later\n") + LATER
+    write(tmp_path / "pipe", text)
+    npa("run", waiting, "--run-id", "r1", "--detach", "--var", f"folder={tmp_path}")
+    process = follower(tmp_path, "logs", "r1", "--follow")
+    assert first_line(process) == "waiting\n"
+    (tmp_path / "go").touch()
+    out, err = process.communicate(timeout=DEADLINE_SECONDS)
+    assert (process.returncode, out) == (0, "attempt 1\nattempt 2\n")
+    assert "==> later, attempt 2, rank 0 <==" in err
+
+
+def test_logs_follow_ends_when_the_driver_is_dead_and_says_what_comes_next(
+    npa: Run, tmp_path: Path, waiting: Path
+) -> None:
+    driver = foreground(tmp_path, waiting)
+    until(npa, "r1", "running")
+    process = follower(tmp_path, "logs", "r1", "--follow")
+    assert first_line(process) == "waiting\n"
+    driver.kill()
+    driver.wait()
+    _, err = process.communicate(timeout=DEADLINE_SECONDS)
+    assert process.returncode == 0
+    assert "the driver of r1 is dead" in err
+    assert "`npa workflow resume r1`" in err
+    assert npa("workflow", "status", "r1", "--watch").code == 0  # does not wait for ever
+    npa("workflow", "cancel", "r1")
+
+
+def test_a_watch_tells_each_step_by_name_and_time(npa: Run, tmp_path: Path, waiting: Path) -> None:
+    npa("run", waiting, "--run-id", "r1", "--detach", "--var", f"folder={tmp_path}")
+    until(npa, "r1", "running")
+    process = follower(tmp_path, "status", "r1", "--watch", "--interval", "0.1")
+    first_line(process, of_stderr=True)
+    (tmp_path / "go").touch()
+    _, err = process.communicate(timeout=DEADLINE_SECONDS)
+    assert re.search(r"(?m)^\d\d:\d\d:\d\d  succeeded  wait  \d", err)
+
+
+def test_status_says_what_is_to_come(npa: Run, tmp_path: Path, waiting: Path) -> None:
+    text = WAITS.replace("    terminal: true\n", "    next: later\n") + LATER
+    write(tmp_path / "pipe", text)
+    npa("run", waiting, "--run-id", "r1", "--detach", "--var", f"folder={tmp_path}")
+    until(npa, "r1", "running")
+    said = npa("workflow", "status", "r1").stdout
+    assert "steps      0 of 2 done" in said
+    assert re.search(r"(?m)^later +planned$", said)
+    waits = npa("workflow", "logs", "r1", "later")
+    assert (waits.code, waits.stderr) == (0, "later has not started yet\n")
+    npa("workflow", "cancel", "r1")
+
+
+def test_earlier_attempts_are_named_and_can_be_shown(golden: Golden, tmp_path: Path) -> None:
+    spec = in_folder(tmp_path, HEAD + "metadata: {name: two}\ninitial: later\nstates:\n" + LATER)
+    golden("run-second-attempt", "run", spec, "--run-id", "r1")
+    golden("logs-latest-attempt", "workflow", "logs", "r1", "later")
+    golden("logs-attempt-1", "workflow", "logs", "r1", "later", "--attempt", "1")
+    golden("logs-attempt-all", "workflow", "logs", "r1", "--attempt", "all")
+    golden("logs-no-such-attempt", "workflow", "logs", "r1", "later", "--attempt", "3")
+    golden("logs-no-attempt", "workflow", "logs", "r1", "--attempt", "last")
 
 
 def test_cancel_of_a_run_without_a_driver_is_done_here(

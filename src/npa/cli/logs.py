@@ -2,53 +2,82 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from collections.abc import Iterator, Sequence
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
 from npa.cli.exit_codes import ExitCode
 from npa.cli.lazy import unknown
+from npa.cli.log_printer import Printer, Source
 from npa.cli.options import run_argument
 from npa.cli.output import Output
 from npa.errors import UsageError
-from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
+from npa.observation import Found
 
 if TYPE_CHECKING:
-    from npa.orchestration.logs import LogReader, LogStream
+    from npa.orchestration.logs import LogReader
     from npa.orchestration.runs import Host, OpenRun
     from npa.orchestration.state import Attempt
 
-T = TypeVar("T")
-FOLLOW_SECONDS = 0.2
 TAIL_BYTES = 1 << 14  # what is kept to show the last lines
+ALL = 0  # of attempts
+_BRACKETS = re.compile(r"\[[^\]]*\]")  # the iteration or the item in a step path
 
 
-@dataclass(slots=True)
-class Source:
-    """One stream of one attempt, and how far it was read."""
+def _number(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    """The number of an attempt; ALL for `all`."""
+    if text is None or text == "all":
+        return None if text is None else ALL
+    if not text.isdecimal() or int(text) == 0:
+        raise click.BadParameter(f"{text!r} is neither the number of an attempt nor `all`")
+    return int(text)
 
-    path: str
-    attempt: Attempt
-    stream: LogStream
-    offset: int = 0
-    ended: bool = False
 
-    @property
-    def title(self) -> str:
-        return f"==> {self.path}, rank {self.stream.rank} <=="
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which attempts are wanted: of which step or state (None: any), and which number."""
+
+    stage: str | None
+    number: int | None  # ALL, or None for the latest
+
+    def of_stage(self, path: str, attempt: Attempt) -> bool:
+        return self.stage is None or self.stage in (path, attempt.state_of(path))
+
+    def wants(self, path: str, attempt: Attempt) -> bool:
+        """Is an attempt that starts only now wanted? The newest is always the latest."""
+        return self.of_stage(path, attempt) and self.number in (None, ALL, attempt.number)
 
 
 @click.command()
 @run_argument
 @click.argument("stage", metavar="[STEP]", required=False)
-@click.option("--follow/--no-follow", default=False, help="Wait for more until the tasks end.")
+@click.option(
+    "--follow/--no-follow",
+    default=False,
+    help="Go on with what is written, and with what starts later, to the run's end.",
+)
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
 @click.option("--rank", type=click.IntRange(0), metavar="R", help="Only this rank of a gang.")
-def logs(run_id: str, stage: str | None, follow: bool, tail: int | None, rank: int | None) -> int:
+@click.option(
+    "--attempt",
+    callback=_number,
+    metavar="N|all",
+    help="This attempt of each step, or all.  [default: the latest]",
+)
+def logs(
+    run_id: str,
+    stage: str | None,
+    follow: bool,
+    tail: int | None,
+    rank: int | None,
+    attempt: int | None,
+) -> int:
     """Print what the tasks wrote. STEP is a step path, or a state: all of its steps.
 
     Without `--follow` it prints what there is and returns at once, also for a step that waits.
@@ -57,124 +86,125 @@ def logs(run_id: str, stage: str | None, follow: bool, tail: int | None, rank: i
 
     output = Output()
     host, run = open_for_reading(run_id)
-    attempts = chosen(run, stage)
-    if not attempts:
-        output.note("no step has started yet")
-        return ExitCode.OK
-    printer = Printer(output, reader_of(host, run))
-    sources = printer.open(attempts, rank)
-    for source in sources:
-        printer.print(source, tail, titled=len(sources) > 1)
-    if follow:
-        printer.follow(sources)
+    choice = Choice(stage, attempt)
+    attempts = chosen(output, run, choice, follow=follow)
+    with reading(host, run) as reader:
+        printer = Printer(output, reader, rank)
+        opened = [(path, a, printer.open(path, a, patient=follow)) for path, a in attempts]
+        sources = [source for _, _, found in opened for source in found or ()]
+        for source in sources:
+            printer.print(source, tail, titled=len(attempts) > 1 or len(sources) > 1)
+        if follow:
+            _follow(output, run, printer, choice, opened)
     return ExitCode.UNVERIFIED if printer.unseen else ExitCode.OK
 
 
-def chosen(run: OpenRun, stage: str | None) -> list[tuple[str, Attempt]]:
-    """The steps that STEP means, each by its latest attempt. Raises UsageError for none."""
-    latest = run.state.latest
-    if stage is None:
-        return list(latest.items())
-    found = [(path, a) for path, a in latest.items() if stage in (path, a.state_of(path))]
-    if not found:
-        known = [*latest, *{a.state_of(path) for path, a in latest.items()}]
-        raise UsageError(
-            unknown(stage, "step", known),
-            hint="a step has logs once it was launched",
-            next_command=f"npa workflow status {run.place.run_id}",
-        )
+def chosen(
+    output: Output, run: OpenRun, choice: Choice, *, follow: bool
+) -> list[tuple[str, Attempt]]:
+    """The attempts to print, step by step. Raises UsageError for a step or a number there is not.
+
+    A step of the file that has not started is said to wait, which is no error.
+    """
+    started: dict[str, list[Attempt]] = {}
+    for attempt in run.state.attempts.values():
+        for path in attempt.members:
+            if choice.of_stage(path, attempt):
+                started.setdefault(path, []).append(attempt)
+    if not started:
+        if choice.stage is not None and not _comes_later(run, choice.stage):
+            raise _no_such_step(run, choice.stage)
+        output.note(f"{choice.stage or 'no step'} has {'not ' if choice.stage else ''}started yet")
+        return []
+    if choice.number is None:
+        _tell_earlier(output, started)
+        return [(path, attempts[-1]) for path, attempts in started.items()]
+    found = [
+        (path, attempt)
+        for path, attempts in started.items()
+        for attempt in attempts
+        if choice.number in (ALL, attempt.number)
+    ]
+    if not found and not follow:
+        raise _no_such_attempt(run, choice, started)
     return found
 
 
-def reader_of(host: Host, run: OpenRun) -> LogReader:
-    """The reader of the run's engine."""
+def _comes_later(run: OpenRun, stage: str) -> bool:
+    """May a step or state of that name start yet, going by the run's own file?"""
+    from npa.cli.ahead import states_of
+
+    names = _BRACKETS.sub("", stage).split("/")
+    return not run.state.lifecycle.over and set(names) <= set(states_of(run))
+
+
+def _no_such_step(run: OpenRun, stage: str) -> UsageError:
+    latest = run.state.latest
+    known = [*latest, *{a.state_of(path) for path, a in latest.items()}]
+    return UsageError(
+        unknown(stage, "step", known),
+        hint="a step has logs once it was launched",
+        next_command=f"npa workflow status {run.place.run_id}",
+    )
+
+
+def _no_such_attempt(run: OpenRun, choice: Choice, started: dict[str, list[Attempt]]) -> UsageError:
+    numbers = sorted({attempt.number for found in started.values() for attempt in found})
+    there = ", ".join(map(str, numbers))
+    of = f" of {choice.stage}" if choice.stage else ""
+    verb, noun = ("is", "attempt") if len(numbers) == 1 else ("are", "attempts")
+    words = ["npa workflow logs", run.place.run_id, *([choice.stage] if choice.stage else [])]
+    return UsageError(
+        f"there is no attempt {choice.number}{of}; there {verb} {noun} {there}",
+        next_command=" ".join([*words, "--attempt all"]),
+        code="NO_SUCH_ATTEMPT",
+    )
+
+
+def _tell_earlier(output: Output, started: dict[str, list[Attempt]]) -> None:
+    """Say what is left out when only the latest attempts are shown."""
+    earlier = [(p, attempt) for p, attempts in started.items() for attempt in attempts[:-1]]
+    if len(earlier) == 1:
+        path, attempt = earlier[0]
+        number = attempt.number
+        output.note(f"attempt {number} of {path} is not shown: `--attempt {number}` shows it")
+    elif earlier:
+        output.note(f"{len(earlier)} earlier attempts are not shown: `--attempt all` shows them")
+
+
+def _follow(
+    output: Output,
+    run: OpenRun,
+    printer: Printer,
+    choice: Choice,
+    opened: list[tuple[str, Attempt, list[Source] | None]],
+) -> None:
+    from npa.cli.follow import Follower
+    from npa.cli.look import tell_rest
+
+    stage = choice.stage or ""
+    follower = Follower(run, printer, choice.wants, step=stage)
+    follower.begin(opened)
+    tell_rest(output, run, follower.follow())
+
+
+@contextmanager
+def reading(host: Host, run: OpenRun) -> Iterator[LogReader]:
+    """The reader of the run's engine. What it keeps for itself goes with it, also on a signal."""
     from npa.orchestration.hosts import log_reader
 
-    return log_reader(host, run.request)
+    wanted = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, _leave) for number in wanted}
+    try:
+        with log_reader(host, run.request) as reader:
+            yield reader
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-class Printer:
-    """Copies streams to stdout; says on stderr which one, and what cannot be read."""
-
-    def __init__(self, output: Output, reader: LogReader) -> None:
-        self._output = output
-        self._reader = reader
-        self._last: Source | None = None
-        self.unseen = 0
-
-    def open(self, attempts: Sequence[tuple[str, Attempt]], rank: int | None) -> list[Source]:
-        """The streams of these steps, one for each rank that is wanted."""
-        from npa.cli.look import ref_of
-
-        found: list[Source] = []
-        for path, attempt in attempts:
-            streams = self._seen(path, self._reader.streams(ref_of(attempt))) or ()
-            found += [Source(path, attempt, s) for s in streams if s.path == path]
-        return [source for source in found if rank in (None, source.stream.rank)]
-
-    def print(self, source: Source, tail: int | None, *, titled: bool) -> None:
-        """What there is now: all of it, or the last lines."""
-        if titled:
-            self._output.note(source.title)
-        self._last = source
-        if tail is None:
-            for data in self._chunks(source):
-                self._output.raw(data)
-            return
-        lines: deque[bytes] = deque(maxlen=tail)
-        rest = b""
-        for data in self._chunks(source):
-            *whole, rest = (rest + data).split(b"\n")
-            lines.extend(line + b"\n" for line in whole)
-        if rest:
-            lines.append(rest)
-        self._output.raw(b"".join(lines))
-
-    def follow(self, sources: Sequence[Source]) -> None:
-        """Go on until every stream has ended or cannot be read any more."""
-        while open_ones := [source for source in sources if not source.ended]:
-            moved = False
-            for source in open_ones:
-                for data in self._chunks(source):
-                    if source is not self._last and len(sources) > 1:
-                        self._output.note(source.title)
-                    self._last = source
-                    self._output.raw(data)
-                    moved = True
-            if not moved:
-                time.sleep(FOLLOW_SECONDS)
-
-    def _chunks(self, source: Source) -> Iterator[bytes]:
-        """What was written since the last look, in chunks; marks the end of the stream."""
-        from npa.cli.look import ref_of
-
-        ref = ref_of(source.attempt)
-        while not source.ended:
-            seen = self._seen(source.path, self._reader.read(ref, source.stream, source.offset))
-            if seen is None:
-                source.ended = True
-                return
-            source.offset, source.ended = seen.next_offset, seen.ended
-            if not seen.data:
-                return
-            yield seen.data
-
-    def _seen(self, path: str, observation: Observation[T]) -> T | None:
-        """The value, or a line that says why there is none."""
-        match observation:
-            case Found(value=value):
-                return value
-            case Absent(proof=proof):
-                self._output.note(f"{path}: no log ({proof})")
-            case Unavailable(cause=cause, detail=detail):
-                self.unseen += 1
-                self._output.warning(f"{path}: its log cannot be read ({cause}: {detail})")
-            case Ambiguous(candidates=found):
-                self.unseen += 1
-                self._output.warning(f"{path}: several jobs answer: {', '.join(found)}")
-            case _:
-                assert_never(observation)
-        return None
+def _leave(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 def last_lines(host: Host, run: OpenRun, path: str, count: int) -> list[str]:
@@ -183,21 +213,21 @@ def last_lines(host: Host, run: OpenRun, path: str, count: int) -> list[str]:
 
     attempt = run.state.latest[path]
     ref = ref_of(attempt)
-    reader = reader_of(host, run)
-    streams = reader.streams(ref)
-    if not isinstance(streams, Found):
-        return []
     member = attempt.end.members[path] if attempt.end else None
     rank = member.rank if member and member.rank else 0
-    stream = next((s for s in streams.value if (s.path, s.rank) == (path, rank)), None)
     data = b""
-    offset, more = 0, stream is not None
-    while more and stream is not None:
-        seen = reader.read(ref, stream, offset)
-        if not isinstance(seen, Found):
-            break
-        data = (data + seen.value.data)[-TAIL_BYTES:]
-        more = bool(seen.value.data) and not seen.value.ended
-        offset = seen.value.next_offset
+    with reading(host, run) as reader:
+        streams = reader.streams(ref)
+        if not isinstance(streams, Found):
+            return []
+        stream = next((s for s in streams.value if (s.path, s.rank) == (path, rank)), None)
+        offset, more = 0, stream is not None
+        while more and stream is not None:
+            seen = reader.read(ref, stream, offset)
+            if not isinstance(seen, Found):
+                break
+            data = (data + seen.value.data)[-TAIL_BYTES:]
+            more = bool(seen.value.data) and not seen.value.ended
+            offset = seen.value.next_offset
     text = data.decode(errors="replace")
     return ["".join(c if c.isprintable() else " " for c in t) for t in text.splitlines()[-count:]]

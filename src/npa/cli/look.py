@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from enum import Enum
+from typing import assert_never
 
 from npa.cli.host import reading_host
-from npa.errors import NpaError
+from npa.cli.output import Output
+from npa.errors import NpaError, StorageError
 from npa.observation import Observation, Unavailable
 from npa.orchestration.engine import JobRef, JobStatus
+from npa.orchestration.journal.entries import Held
 from npa.orchestration.runs import Host, OpenRun, driver_alive, open_run
 from npa.orchestration.state import Attempt
 from npa.views.status import Liveness, RunView, view_run
@@ -53,6 +58,75 @@ def _live(host: Host, run: OpenRun) -> Mapping[str, Observation[JobStatus]]:
         engine.close()
 
 
+UNDRIVEN_SECONDS = 60.0  # for the driver of a run that has just begun; the detached wait as long
+
+
+class Rest(Enum):
+    """Whether a run still moves, as far as can be seen without asking its jobs."""
+
+    MOVES = "moves"  # a driver drives it, or may
+    OVER = "over"
+    HELD = "held"
+    DEAD = "dead"  # its driver is gone and did not say so
+    LEFT = "left"  # its driver left it in order, to be resumed
+    UNDRIVEN = "undriven"  # no driver has taken it, and one had the time to
+
+
+def rest_of(run: OpenRun) -> Rest:
+    """Does the run move? A driver that cannot be seen from this machine may be at work.
+
+    A driver that is gone may have ended the run first: the journal is read on before that is said.
+    """
+    rest = _rest_of(run)
+    if rest is Rest.DEAD:
+        with suppress(StorageError):  # cannot see: what was seen before stands
+            run.state.apply(run.journal.refresh())
+        rest = _rest_of(run)
+    return rest
+
+
+def _rest_of(run: OpenRun) -> Rest:
+    state = run.state
+    if state.lifecycle.over:
+        return Rest.OVER
+    if state.held:
+        return Rest.HELD
+    if state.driver is None:
+        young = time.time() - state.created_at < UNDRIVEN_SECONDS
+        return Rest.MOVES if young else Rest.UNDRIVEN
+    if state.driver.released:
+        return Rest.LEFT
+    return Rest.DEAD if _liveness(run) is Liveness.DEAD else Rest.MOVES
+
+
+def tell_rest(output: Output, run: OpenRun, rest: Rest) -> None:
+    """Why a run that is not over goes no further, and the command that comes next."""
+    run_id = run.place.run_id
+    match rest:
+        case Rest.MOVES | Rest.OVER:
+            return
+        case Rest.HELD:
+            for hold in run.state.held.values():
+                output.warning(held_text(hold))
+                if hold.remedy:
+                    output.hint(hold.remedy)
+            return
+        case Rest.DEAD:
+            output.warning(f"the driver of {run_id} is dead; what runs goes on without one")
+        case Rest.LEFT:
+            output.warning(f"{run_id} was left without a driver; what runs goes on")
+        case Rest.UNDRIVEN:
+            output.warning(f"no driver has taken {run_id}")
+        case _:
+            assert_never(rest)
+    output.hint(f"`npa workflow resume {run_id}` goes on with it")
+
+
+def held_text(hold: Held) -> str:
+    """A hold in one sentence."""
+    return f"{hold.subject or 'the run'} is held: {hold.reason} ({hold.code})"
+
+
 def _liveness(run: OpenRun) -> Liveness:
     view = run.state.driver
     if view is None:
@@ -72,4 +146,4 @@ def _workflow_name(run: OpenRun) -> str:
     return path.rpartition("/")[2].removesuffix(".yaml")
 
 
-__all__ = ["look", "open_for_reading", "ref_of"]
+__all__ = ["Rest", "held_text", "look", "open_for_reading", "ref_of", "rest_of", "tell_rest"]

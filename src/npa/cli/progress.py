@@ -29,13 +29,21 @@ _STYLE = {"succeeded": "green", "failed": "bold red", "cancelled": "yellow", "re
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step is now something else. `at` is epoch seconds, by the driver's clock."""
+    """One step is now something else. `at` is epoch seconds, by the driver's clock.
+
+    `why` is what is known beyond the word, `took` how long an ended one ran ("" when not known).
+    """
 
     path: str
     attempt: int
     word: str
-    detail: str
+    why: str
+    took: str
     at: float
+
+    @property
+    def detail(self) -> str:
+        return ", ".join(text for text in (self.why, self.took) if text)
 
 
 class Tracker:
@@ -46,7 +54,7 @@ class Tracker:
 
     def __init__(self) -> None:
         self._seen = 0
-        self._open: dict[str, dict[str, tuple[str, str]]] = {}
+        self._open: dict[str, dict[str, tuple[str, str]]] = {}  # by attempt, then by path
         self.done = 0
         self.live: dict[str, Change] = {}
 
@@ -73,10 +81,10 @@ class Tracker:
             return
         words = self._open[key]
         for path in attempt.members:
-            word, detail, at = describe(attempt, path)
-            if words.get(path) != (word, detail):
-                words[path] = (word, detail)
-                yield Change(path, attempt.number, word, detail, at)
+            word, why, at = describe(attempt, path)
+            if words.get(path) != (word, why):
+                words[path] = (word, why)
+                yield Change(path, attempt.number, word, why, _took(attempt, path), at)
         if attempt.stage is Stage.ENDED:
             del self._open[key]
 
@@ -109,9 +117,14 @@ def _end_of(attempt: Attempt, path: str) -> tuple[str, str]:
         facts.append(f"signal {member.signal}")
     if member.rank:
         facts.append(f"rank {member.rank}")
-    if not facts and member.started_at and member.ended_at:
-        facts.append(span(member.ended_at - member.started_at))
     return member.result.value, ", ".join(facts)
+
+
+def _took(attempt: Attempt, path: str) -> str:
+    member = attempt.end.members[path] if attempt.end else None
+    if member is None or not member.started_at or not member.ended_at:
+        return ""
+    return span(member.ended_at - member.started_at)
 
 
 def span(seconds: float) -> str:
@@ -131,10 +144,13 @@ def span(seconds: float) -> str:
 class Progress(Protocol):
     """Takes what a driver shows of itself after each tick; `note` a sentence from outside.
 
-    `begin` takes the state that is already known, about which nothing is told.
+    `begin` takes the state that is already known, about which nothing is told. `join` does for
+    somebody who comes to look at a run on its way: what runs is told.
     """
 
     def begin(self, state: RunState) -> None: ...
+
+    def join(self, state: RunState) -> None: ...
 
     def show(self, snapshot: Snapshot) -> None: ...
 
@@ -144,13 +160,21 @@ class Progress(Protocol):
 class PlainProgress:
     """One line a change, for logs and pipes. In-between words are left out."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, now: Callable[[], float] = time.time) -> None:
         self._output = output
+        self._now = now
         self._tracker = Tracker()
         self._waits: dict[str, str] = {}
 
     def begin(self, state: RunState) -> None:
         self._tracker.changes(state)
+
+    def join(self, state: RunState) -> None:
+        self._tracker.changes(state)
+        told = ", ".join(f"{number} {word}" for word, number in counts(state).items())
+        self._output.note(f"{clock(self._now())}  {told or 'no step has started yet'}")
+        for change in list(self._tracker.live.values())[:ROWS_MAX]:
+            self._output.note(line_of(change))
 
     def show(self, snapshot: Snapshot) -> None:
         for change in self._tracker.changes(snapshot.state):
@@ -158,7 +182,8 @@ class PlainProgress:
                 self._output.note(line_of(change))
         for subject, reason in snapshot.waits.items():
             if self._waits.get(subject) != reason and worth_telling(reason):
-                self._output.note(f"waiting: {subject + ': ' if subject else ''}{reason}")
+                what = f"{subject}  {reason}" if subject else reason
+                self._output.note(f"{clock(self._now())}  {'waiting':<9}  {what}")
         self._waits = dict(snapshot.waits)
 
     def note(self, text: str) -> None:
@@ -172,9 +197,12 @@ def worth_telling(reason: str) -> bool:
 
 def line_of(change: Change) -> str:
     """`12:00:03  succeeded  train (attempt 2)  1.2 s`, the clock in UTC."""
-    clock = time.strftime("%H:%M:%S", time.gmtime(change.at))
-    again = f" (attempt {change.attempt})" if change.attempt > 1 else ""
-    return f"{clock}  {change.word:<9}  {change.path}{again}  {change.detail}".rstrip()
+    return f"{clock(change.at)}  {change.word:<9}  {_path(change)}  {change.detail}".rstrip()
+
+
+def clock(seconds: float) -> str:
+    """The time of day in UTC."""
+    return time.strftime("%H:%M:%S", time.gmtime(seconds))
 
 
 class LiveProgress:
@@ -190,6 +218,10 @@ class LiveProgress:
 
     def begin(self, state: RunState) -> None:
         self._tracker.changes(state)
+
+    def join(self, state: RunState) -> None:
+        ended = [c for c in self._tracker.changes(state) if c.word in _STYLE]
+        self._ended = ended[-ROWS_MAX:]
 
     def show(self, snapshot: Snapshot) -> None:
         ended = [c for c in self._tracker.changes(snapshot.state) if c.word in _STYLE]
@@ -208,12 +240,15 @@ class LiveProgress:
         live = list(self._tracker.live.values())
         table = Table(box=None, padding=(0, 2, 0, 0))
         for heading in ("STEP", "STATE", "TIME", ""):
-            table.add_column(heading, no_wrap=heading != "", header_style="dim")
+            whole = heading in ("STATE", "TIME")  # the others are folded, never cut
+            table.add_column(heading, no_wrap=whole, overflow="fold", header_style="dim")
         rows = max(ROWS_MAX - len(live), 3)
         for change in self._ended[-rows:]:
-            table.add_row(_path(change), change.word, "", change.detail, style=_STYLE[change.word])
+            row = (_path(change), change.word, change.took, change.why)
+            table.add_row(*row, style=_STYLE[change.word])
         for change in live[:ROWS_MAX]:
-            detail = change.detail or self._waits.get(change.path, "")
+            reason = self._waits.get(change.path, "")
+            detail = change.detail or (reason if worth_telling(reason) else "")
             table.add_row(_path(change), change.word, span(now - change.at), detail)
         if len(live) > ROWS_MAX:
             table.add_row(f"and {len(live) - ROWS_MAX} more", "", "", "")

@@ -50,7 +50,11 @@ def _show_why(output: Output, run: OpenRun, outcome: Outcome) -> None:
         case Ending.HELD:
             for subject, hold in outcome.holds.items():
                 output.line(f"  {subject or 'the run'}: {hold.reason} ({hold.code})")
-            output.hint(f"`npa workflow explain {next(iter(outcome.holds.values())).code}`")
+            remedies = [hold.remedy for hold in outcome.holds.values() if hold.remedy]
+            for remedy in dict.fromkeys(remedies):
+                output.hint(remedy)
+            if not remedies:
+                output.hint(f"`npa workflow status {run_id}` shows what it waits for")
         case Ending.SUPERSEDED:
             output.line("  another driver has taken the run over; this one changed nothing more")
             output.hint(f"`npa workflow status {run_id} --watch` follows it")
@@ -114,7 +118,12 @@ def document_of(run: OpenRun, outcome: Outcome) -> dict[str, object]:
         "failed_step": failed_path(state) if failure else "",
         "cancel_reason": state.cancel.reason if state.cancel else "",
         "holds": [
-            {"subject": subject, "code": hold.code, "reason": hold.reason}
+            {
+                "subject": subject,
+                "code": hold.code,
+                "reason": hold.reason,
+                "remedy": hold.remedy,
+            }
             for subject, hold in outcome.holds.items()
         ],
         "wave_count": len(state.waves),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,15 +13,17 @@ import click
 from npa.cli.exit_codes import ExitCode
 from npa.cli.options import json_option, run_argument
 from npa.cli.output import Ink, Output
-from npa.cli.progress import span, worth_telling
+from npa.cli.progress import progress, span, worth_telling
 from npa.errors import NpaError, StorageError
 
 if TYPE_CHECKING:
     from npa.orchestration.registry import RunPlace
-    from npa.orchestration.runs import Host
+    from npa.orchestration.runs import Host, OpenRun
+    from npa.views.planned import Planned, PlannedStep
     from npa.views.status import RunView, StepView
 
 READERS = 16
+PLANNED_ROWS = 20  # steps to come that are listed
 _GOOD = ("SUCCEEDED", "RUNNING", "PENDING", "CANCELLING")
 
 
@@ -41,6 +44,7 @@ def status(run_id: str, watch: bool, interval: float, cached: bool, as_json: boo
 
     RUN is a run ID, the unique start of one, or the URI of a run's root.
     """
+    from npa.cli.ahead import planned_of
     from npa.cli.look import look, open_for_reading
 
     if cached and watch:
@@ -48,24 +52,44 @@ def status(run_id: str, watch: bool, interval: float, cached: bool, as_json: boo
     output = Output(as_json=as_json)
     host, run = open_for_reading(run_id)
     view = look(host, run, cached=cached)
-    if watch:
-        shown = ""
-        while not settled(view):
-            shown = _tell_change(output, view, shown)
+    if watch and not settled(view, run):
+        view = _watch(output, host, run, interval)
+    show(output, replace(view, planned=planned_of(run)))
+    return exit_code_of_view(view)
+
+
+def settled(view: RunView, run: OpenRun) -> bool:
+    """Is there nothing to wait for: the run is over or held, nobody drives it, or its evidence
+    conflicts?"""
+    from npa.cli.look import Rest, rest_of
+    from npa.views.status import Verification
+
+    stuck = view.verification in (Verification.INCONSISTENT, Verification.UNAVAILABLE)
+    return stuck or rest_of(run) is not Rest.MOVES
+
+
+def _watch(output: Output, host: Host, run: OpenRun, interval: float) -> RunView:
+    """Tell what changes, as the driver's own command does, until there is nothing to wait for."""
+    from npa.cli.look import look
+    from npa.orchestration.driver import Snapshot
+
+    with progress(output, run.place.run_id) as shown:
+        shown.join(run.state)
+        while True:
             time.sleep(interval)
             with suppress(StorageError):  # cannot see: what was seen before is still shown
                 run.state.apply(run.journal.refresh())
             view = look(host, run)
-    show(output, view)
-    return exit_code_of_view(view)
+            over = settled(view, run)  # may have read on in the journal
+            shown.show(Snapshot(run.state, _waits(view, run), {}))
+            if over:
+                return look(host, run)
 
 
-def settled(view: RunView) -> bool:
-    """Is there nothing to wait for: the run is over, held, or its evidence conflicts?"""
-    from npa.views.status import Verification
-
-    stuck = view.verification in (Verification.INCONSISTENT, Verification.UNAVAILABLE)
-    return view.completion_recorded or bool(view.holds) or stuck
+def _waits(view: RunView, run: OpenRun) -> dict[str, str]:
+    """What a fresh look says of the steps that is not in the journal."""
+    known = {path: attempt.reason for path, attempt in run.state.latest.items()}
+    return {s.path: s.reason for s in view.steps if s.live and s.reason != known.get(s.path)}
 
 
 def exit_code_of_view(view: RunView) -> ExitCode:
@@ -77,13 +101,6 @@ def exit_code_of_view(view: RunView) -> ExitCode:
     if view.status == "HELD":
         return ExitCode.HELD
     return ExitCode.OK if view.status in _GOOD else ExitCode.FAILED
-
-
-def _tell_change(output: Output, view: RunView, shown: str) -> str:
-    text = f"{view.status}: {_counts(view)}"
-    if text != shown:
-        output.note(text)
-    return text
 
 
 def _counts(view: RunView) -> str:
@@ -101,6 +118,8 @@ def show(output: Output, view: RunView) -> None:
     facts = [("workflow", view.workflow), ("root", view.run_uri), ("recorded", _recorded(view))]
     if not view.completion_recorded:
         facts += [("driver", _driver(view)), ("live look", view.verification.value)]
+    if view.planned is not None:
+        facts.append(("steps", progress_text(view.planned)))
     if view.failure_reason:
         facts.append(("failure", with_code(view.failure_reason, view.failure_code)))
     if view.cancel_by:
@@ -108,22 +127,42 @@ def show(output: Output, view: RunView) -> None:
         facts.append(("cancelled", f"{reason}, by {view.cancel_by}"))
     for label, text in facts:
         output.line(f"  {label:<10} {text}")
-    if view.steps:
+    ahead = view.planned.steps if view.planned is not None else ()
+    if view.steps or ahead:
         output.line()
         rows = [_row(step, view) for step in view.steps]
         rows += [(name, "skipped", "", "") for name in view.skipped]
+        rows += [_planned_row(step) for step in ahead[:PLANNED_ROWS]]
+        if len(ahead) > PLANNED_ROWS:
+            rows.append((f"and {len(ahead) - PLANNED_ROWS} more", "", "", ""))
         output.table(("STEP", "STATE", "TIME", "DETAIL"), rows)
     _show_what_needs_you(output, view)
 
 
+def progress_text(planned: Planned) -> str:
+    """How far a run is; a total that a decision, a loop or items may change is no promise."""
+    if planned.total is None:
+        return f"{planned.done} done; decisions on the way say how many follow"
+    return f"{planned.done} of {'' if planned.exact else 'at most '}{planned.total} done"
+
+
+def _planned_row(step: PlannedStep) -> tuple[str, str, str, str]:
+    many = f"at most {step.at_most}" if step.at_most > 1 else ""
+    return step.path, "planned" if step.certain else "may run", "", many
+
+
 def _show_what_needs_you(output: Output, view: RunView) -> None:
+    from npa.cli.look import held_text
+    from npa.views.status import Liveness
+
     for problem in view.problems:
         output.warning(problem)
     for hold in view.holds:
-        output.warning(f"{hold.subject or 'the run'} is held: {hold.reason} ({hold.code})")
+        output.warning(held_text(hold))
         if hold.remedy:
             output.hint(hold.remedy)
-    if view.driver.value == "dead":
+    left = view.driver is Liveness.NONE and view.driver_where and not view.completion_recorded
+    if view.driver is Liveness.DEAD or (left and not view.holds):
         output.hint(f"no driver: `npa workflow resume {view.run_id}` goes on with it")
 
 

@@ -5,7 +5,8 @@ The command line and the SDK both make their hosts here, so that a run means the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,15 +89,17 @@ class Engines:
                 raise _unknown(unknown)
 
 
-def log_reader(host: Host, request: Request) -> LogReader:
+@contextmanager
+def log_reader(host: Host, request: Request) -> Iterator[LogReader]:
     """The reader of a run's logs. Starts no server. Raises UsageError and EngineError."""
     match request.engine:
         case "local":
-            return local_engine(request, host.home).logs
+            yield local_engine(request, host.home).logs
         case "skypilot":
             from npa.orchestration.skypilot.run_engine import run_logs
 
-            return run_logs(request, host.environment, host.home.path)
+            with run_logs(request, host.environment, host.home.path) as reader:
+                yield reader
         case unknown:
             raise _unknown(unknown)
 

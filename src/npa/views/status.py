@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
 from npa.orchestration.engine import JobStatus, Phase
 from npa.orchestration.journal import entries as e
 from npa.orchestration.state import Attempt, Lifecycle, RunState, Stage
+
+if TYPE_CHECKING:
+    from npa.views.planned import Planned
 
 
 class Liveness(Enum):
@@ -93,6 +97,7 @@ class RunView:
     recoveries_used: int = 0
     problems: tuple[str, ...] = field(default=())
     skipped: tuple[str, ...] = ()  # states that never ran, once the run is over
+    planned: Planned | None = None  # what is to come; None when it cannot be told
 
 
 _WORD = {
@@ -325,6 +330,7 @@ def to_json(view: RunView) -> dict[str, object]:
             {"code": h.code, "reason": h.reason, "remedy": h.remedy, "subject": h.subject}
             for h in view.holds
         ],
+        "progress": _progress_json(view),
         "problems": list(view.problems),
         "skipped": list(view.skipped),
         "decisions": [
@@ -338,6 +344,25 @@ def to_json(view: RunView) -> dict[str, object]:
             for d in view.decisions
         ],
         "steps": [_step_json(s) for s in view.steps],
+    }
+
+
+def _progress_json(view: RunView) -> dict[str, object]:
+    """`steps` counts all of the run, or bounds them unless `exact`; null when not known."""
+    ahead = view.planned
+    if ahead is None:
+        done = sum(step.recorded == "succeeded" for step in view.steps)
+        complete = view.status == "SUCCEEDED"
+        whole = done if complete else None
+        return {"done": done, "steps": whole, "exact": complete, "planned": []}
+    return {
+        "done": ahead.done,
+        "steps": ahead.total,
+        "exact": ahead.exact,
+        "planned": [
+            {"path": step.path, "certain": step.certain, "at_most": step.at_most}
+            for step in ahead.steps
+        ],
     }
 
 

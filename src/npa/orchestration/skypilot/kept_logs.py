@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,10 +32,6 @@ class KeptLogs:
 
     def complete(self) -> bool:
         return (self.folder / _COMPLETE).exists()
-
-    def aside(self) -> Path:
-        """Where a reader copies what is not whole yet: each process has its own."""
-        return self.folder / f"tail-{os.getpid()}"
 
     def streams(self, ref: JobRef) -> Observation[Sequence[LogStream]]:
         """One stream for each step of the job."""
@@ -71,8 +65,6 @@ class KeptLogs:
                     self._keep(ref, stream, deadline)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.folder / _COMPLETE).touch(mode=0o600)
-        for leftover in self.folder.glob("tail-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
 
     def _keep(self, ref: JobRef, stream: LogStream, deadline: float) -> None:
         copy = self._copy(ref, stream)

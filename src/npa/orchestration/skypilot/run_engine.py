@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from npa.errors import UsageError
 from npa.orchestration import claims
 from npa.orchestration.engine import Job
 from npa.orchestration.skypilot import staging
+from npa.orchestration.skypilot.aside import aside
 from npa.orchestration.skypilot.claim_evidence import ClaimEvidence
 from npa.orchestration.skypilot.configs import (
     Controller,
@@ -112,16 +114,29 @@ def options_of(
     )
 
 
-def run_logs(request: Request, environ: Mapping[str, str], npa_home: Path) -> KeptLogs:
+@contextmanager
+def run_logs(request: Request, environ: Mapping[str, str], npa_home: Path) -> Iterator[KeptLogs]:
     """The reader of a run's logs: kept copies, else the session's server. Starts no server."""
     settings = settings_of(request)
     launches = Launches(settings.root / "launches")
     kept = KeptLogs(settings.root / "logs", launches, time.time)
     if kept.complete():
-        return kept  # nothing is left to ask the server for
+        yield kept  # nothing is left to ask the server for
+        return
     spec = session_spec(settings, environ, npa_home)
-    reader = SkyPilotLogs(bridge_of(spec), launches, kept.aside(), time.time)
-    return KeptLogs(kept.folder, launches, time.time, reader, Session(spec).prove)
+    bridge = bridge_of(spec)
+    session = Session(spec)
+    with aside(kept.folder) as own:
+
+        def prove() -> None:
+            session.prove()
+            own.make()
+
+        try:
+            live = SkyPilotLogs(bridge, launches, own.path, time.time)
+            yield KeptLogs(kept.folder, launches, time.time, live, prove)
+        finally:
+            bridge.close()  # before its copies go
 
 
 # -- what the clouds need of this machine --------------------------------------------------------
