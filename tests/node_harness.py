@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 
@@ -15,15 +15,15 @@ from npa.catalog.loader import Catalog
 from npa.orchestration.engine import Job, Task
 from npa.orchestration.skypilot.options import RenderOptions, StagedSource
 from npa.orchestration.skypilot.render import render_job
+from npa.orchestration.skypilot.render_scripts import PROGRAMS, program_digest, script
 from npa.orchestration.source import archive, scan
 from npa.workflow.profile import parse_profile
 from npa.workflow.step import Command, Step
 from s3server import S3
 
 SCRIPTS = resources.files("npa.orchestration.skypilot").joinpath("scripts")
-SHELL_SCRIPTS = ("setup.sh", "run.sh", "model_server.sh")
+SHELL_SCRIPTS = ("begin.sh", "setup.sh", "run.sh", "model_server.sh")
 CATALOG = Catalog.built_in()
-HELPER = SCRIPTS.joinpath("task.py").read_text()
 BASH = shutil.which("bash") or "bash"
 PYTHON = sys.executable
 
@@ -38,6 +38,15 @@ class Node:
     @property
     def home(self) -> Path:
         return self.root / "home"
+
+    @property
+    def programs_uri(self) -> str:
+        """A folder with the programs of tasks, as a submit stages them."""
+        folder = self.root / "programs"
+        folder.mkdir(exist_ok=True)
+        for name in PROGRAMS:
+            (folder / program_digest(name)).write_text(script(name))
+        return folder.as_uri() + "/"
 
     def tool(self, name: str, text: str) -> Path:
         path = self.root / "bin" / name
@@ -82,8 +91,12 @@ def launch(
     key: str = "k" * 64,
     shell: str = BASH,
     env: Mapping[str, str] | None = None,
+    staged: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Render one step and run its two programs; the first that fails ends it."""
+    """Render one step and run its two programs; the first that fails ends it.
+
+    `staged`: the programs of all tasks come from a store, as in a run; else from the document.
+    """
     step = Step(
         path="train",
         state="train",
@@ -92,6 +105,8 @@ def launch(
         config=config or {},
     )
     given = options or RenderOptions()
+    if staged and not given.programs_uri:
+        given = replace(given, programs_uri=node.programs_uri)
     rendered = render_job(Job("run-train-abc", key, (Task(step),)), CATALOG, given)
     _, document = rendered.documents
     variables = {**document["envs"], **(env or {})}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 
@@ -126,33 +125,45 @@ def test_no_secret_is_printed(node: Node, s3: S3) -> None:
 
 
 def test_requests_are_signed_as_s3_demands(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
     import runpy
+    import urllib.request
 
     from botocore.auth import S3SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials
 
-    task = runpy.run_path(str(SCRIPTS.joinpath("task.py")))
+    sent: list[urllib.request.Request] = []
+
+    def answer(call: urllib.request.Request, timeout: float) -> io.BytesIO:
+        sent.append(call)
+        return io.BytesIO(b"there")
+
+    monkeypatch.setattr(urllib.request, "urlopen", answer)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://s3.example.org")
+    monkeypatch.setenv("AWS_REGION", "eu-north1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret/+")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "token==")
-    path = "/bucket/a%20b/%C3%BC~x%2By"
-    search = "continuation-token=a%2F%3D&list-type=2&prefix=x%20y%2F"
-    headers = {
-        "host": "s3.example.org",
-        "x-amz-content-sha256": hashlib.sha256(b"body").hexdigest(),
-        "if-none-match": "*",
-    }
-    task["sign"]("PUT", path, search, headers, "eu-north1")
-    request = AWSRequest("PUT", f"https://s3.example.org{path}?{search}", dict(headers), b"body")
-    del request.headers["authorization"]
+    send = runpy.run_path(str(SCRIPTS.joinpath("npa_store.py")))["send"]
+    query = {"list-type": "2", "prefix": "x y/", "continuation-token": "a/="}
+    assert send("PUT", "s3://bucket/a b/ü~x+y", b"body", query) == b"there"
+    (call,) = sent
+    headers = {name.lower(): value for name, value in call.header_items()}
+    authorization = headers.pop("authorization")
+    assert call.full_url == (
+        "https://s3.example.org/bucket/a%20b/%C3%BC~x%2By"
+        "?continuation-token=a%2F%3D&list-type=2&prefix=x%20y%2F"
+    )
+    assert (headers["if-none-match"], call.data) == ("*", b"body")
+    request = AWSRequest("PUT", call.full_url, headers, b"body")
     request.context["timestamp"] = headers["x-amz-date"]
     signer = S3SigV4Auth(Credentials("AKIDEXAMPLE", "secret/+", "token=="), "s3", "eu-north1")
     scope = signer.credential_scope(request)
     text = signer.string_to_sign(request, signer.canonical_request(request))
     signature = signer.signature(text, request)
-    assert f"Credential=AKIDEXAMPLE/{scope}" in headers["authorization"]
-    assert headers["authorization"].endswith(f"Signature={signature}")
+    assert f"Credential=AKIDEXAMPLE/{scope}" in authorization
+    assert authorization.endswith(f"Signature={signature}")
 
 
 # -- a self-hosted model ---------------------------------------------------------------------------

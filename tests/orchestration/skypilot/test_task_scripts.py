@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
@@ -16,10 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from node_harness import CATALOG, HELPER, PYTHON, SCRIPTS, SHELL_SCRIPTS, Node, launch, stage
+from node_harness import CATALOG, PYTHON, SCRIPTS, SHELL_SCRIPTS, Node, launch, stage
+from npa.observation import Found
 from npa.orchestration.engine import Job, Task
+from npa.orchestration.skypilot import staging
 from npa.orchestration.skypilot.options import RenderOptions, StagedSource
 from npa.orchestration.skypilot.render import render_job
+from npa.orchestration.skypilot.render_scripts import PROGRAMS, begin, program_digest, script
 from npa.orchestration.skypilot.task_codes import TaskCode
 from npa.orchestration.source_package import own_package
 from npa.workflow.step import Command, Step
@@ -53,14 +57,15 @@ def test_a_script_can_be_read_by_the_shell(name: str, shell: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_helper_is_python_3_8_without_packages() -> None:
-    tree = ast.parse(SCRIPTS.joinpath("task.py").read_text(), feature_version=(3, 8))
+@pytest.mark.parametrize("name", ["npa_store.py", "task.py"])
+def test_a_helper_is_python_3_8_without_packages(name: str) -> None:
+    tree = ast.parse(SCRIPTS.joinpath(name).read_text(), feature_version=(3, 8))
     imported = {
         (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
-    roots = {name.partition(".")[0] for name in imported} - {"npa", "__future__"}
+    roots = {name.partition(".")[0] for name in imported} - {"npa", "npa_store", "__future__"}
     assert roots <= sys.stdlib_module_names
 
 
@@ -72,9 +77,10 @@ def test_the_scripts_end_with_the_reserved_codes_and_no_others() -> None:
     assert codes == {int(code) for code in TaskCode}
 
 
-def test_no_line_of_the_helper_ends_its_quotation() -> None:
+def test_no_line_of_a_helper_ends_its_quotation() -> None:
     assert "NPA_TASK_PY" not in SCRIPTS.joinpath("task.py").read_text()
-    assert SCRIPTS.joinpath("setup.sh").read_text().count("@TASK_PY@") == 1
+    assert "NPA_STORE_PY" not in SCRIPTS.joinpath("npa_store.py").read_text()
+    assert SCRIPTS.joinpath("begin.sh").read_text().count("@STORE_PY@") == 1
 
 
 # -- a plain command -------------------------------------------------------------------------------
@@ -265,7 +271,7 @@ def test_a_package_that_the_interpreter_lacks_is_installed_from_its_list(node: N
         f'echo "$*" >>"{log}"\n'
         f'case "$*" in *"import npa.cli"*) [ -e "{ready}" ] ;; *install*) touch "{ready}" ;; esac',
     )
-    setup = SCRIPTS.joinpath("setup.sh").read_text().replace("@TASK_PY@", HELPER)
+    setup = begin("")
     settings = {
         "NPA_INTERPRETERS": str(vendor),
         "NPA_NEEDS_PACKAGE": "1",
@@ -300,7 +306,7 @@ def test_only_requirements_that_the_probe_misses_are_installed(node: Node) -> No
         f'echo "$*" >>"{log}"\ncase "$*" in *"import missing"*) exit 1 ;; *broken*) exit 1 ;; esac',
     )
     wanted = "python:there\tthere>=1\npython:missing;assert(1)\tmissing[cli]>=1,<2\nsh\tnever"
-    setup = SCRIPTS.joinpath("setup.sh").read_text().replace("@TASK_PY@", "pass")
+    setup = begin("")
     settings = {"NPA_INTERPRETERS": str(vendor), "NPA_REQUIREMENTS": wanted}
     done = node.run(setup, settings)
     assert done.returncode == 0, done.stderr
@@ -327,3 +333,92 @@ def test_a_command_of_the_package_fails_early_when_nothing_brings_it(node: Node)
     done = launch(node, argv=("npa", "status"))
     assert done.returncode == 94
     assert "stage the package" in done.stderr
+
+
+# -- the programs of all tasks ---------------------------------------------------------------------
+
+
+def staged_programs(s3: S3) -> RenderOptions:
+    """What a submit puts into the run's store, and the options that say where."""
+    staging.stage(s3.store(), s3.uri, None)
+    return RenderOptions(
+        programs_uri=s3.uri + staging.PROGRAMS_FOLDER, claims_uri=f"{s3.uri}attempts/"
+    )
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_the_programs_of_all_tasks_come_from_the_run_s_store(
+    node: Node, s3: S3, shell: str
+) -> None:
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"{shell} is not installed")
+    done = launch(
+        node, argv=("echo", "ran"), options=staged_programs(s3), env=s3.environment, shell=found
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+    for name in PROGRAMS:
+        assert (node.home / ".npa-task" / name).read_text() == script(name)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("trouble", ["absent", "another", "no store"])
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_a_program_that_cannot_be_brought_ends_the_task_before_anything_runs(
+    node: Node, s3: S3, name: str, trouble: str, shell: str
+) -> None:
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"{shell} is not installed")
+    options, env = staged_programs(s3), dict(s3.environment)
+    key = staging.PROGRAMS_FOLDER + program_digest(name)
+    match trouble:
+        case "absent":
+            s3.store().delete(key)
+        case "another":
+            s3.store().put(key, b"echo somebody else's")
+        case _:
+            env["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
+    done = launch(node, argv=("echo", "payload"), options=options, env=env, shell=found)
+    assert (done.returncode, done.stdout) == (96, "")
+    assert f"cannot bring {name if trouble != 'no store' else PROGRAMS[0]} from {s3.uri}" in (
+        done.stderr
+    )
+    assert not isinstance(s3.store().get(f"attempts/{'k' * 64}/claim"), Found)
+    if trouble != "no store":
+        left = s3.store().get(f"attempts/{'k' * 64}/ended-7")
+        assert isinstance(left, Found)
+        assert json.loads(left.value.data) == {"code": 96}
+    names = [path.name for path in (node.home / ".npa-task").iterdir()]
+    assert [one for one in names if one.startswith(f"{name}.")] == []
+
+
+def test_a_restart_on_the_same_node_needs_no_second_download(node: Node, s3: S3) -> None:
+    options = staged_programs(s3)
+    assert launch(node, argv=("true",), options=options, env=s3.environment).returncode == 0
+    for name in PROGRAMS:
+        s3.store().delete(staging.PROGRAMS_FOLDER + program_digest(name))
+    done = launch(node, argv=("echo", "again"), options=options, env=s3.environment)
+    assert (done.returncode, done.stdout) == (0, "again\n"), done.stderr
+
+
+def test_a_helper_finds_its_neighbour_where_an_image_leaves_its_folder_out(node: Node) -> None:
+    done = launch(node, argv=("echo", "ran"), env={"PYTHONSAFEPATH": "1"})
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+
+
+@pytest.mark.parametrize("staged", [True, False])
+def test_a_task_runs_alike_with_its_programs_staged_or_in_its_document(
+    node: Node, staged: bool
+) -> None:
+    done = launch(node, argv=("sh", "-c", "echo ran; exit 5"), staged=staged)
+    assert (done.returncode, done.stdout, done.stderr) == (5, "ran\n", "")
+
+
+def test_a_document_states_hashes_in_place_of_what_all_tasks_share(node: Node) -> None:
+    job = Job("run-x-abc", "k", (Task(Step("t", "t", Command(argv=("true",)))),))
+    short = render_job(job, CATALOG, RenderOptions(programs_uri="s3://b/r/programs/")).text
+    whole = render_job(job, CATALOG, RenderOptions()).text
+    for name in PROGRAMS:
+        assert f"bring s3://b/r/programs/ {program_digest(name)} {name} ||" in short
+    assert len(short) < len(whole) / 2

@@ -53,6 +53,7 @@ class RenderOptions:
     source      the pipeline's own files; they come first, and commands run in their folder
     package     a package tree of the user, which comes before what any image carries
     own_package  our own package, for tools of ours and for commands of the user that may use it
+    programs_uri  folder of the programs of all tasks, each under its hash; "": in each document
     claims_uri  folder of the attempts' claims (ends in `/`); "" switches the payload fence off
     provider    names the provider's job queue in a claim: job IDs are unique only there
     private_hosts  registry hosts for which the user gave Docker credentials
@@ -69,6 +70,7 @@ class RenderOptions:
     source: StagedSource | None = None
     package: StagedSource | None = None
     own_package: StagedSource | None = None
+    programs_uri: str = ""
     claims_uri: str = ""
     provider: str = ""
     accept_eula: bool = True

@@ -134,7 +134,7 @@ def _task(
         document["num_nodes"] = step.profile.num_nodes
     if config := render_config(step.profile, options):
         document["config"] = config
-    document["setup"] = render_setup(step, entry, isaac=isaac)
+    document["setup"] = render_setup(step, entry, isaac=isaac, programs_uri=options.programs_uri)
     if secrets := render_secrets(task, options, image):
         document["secrets"] = secrets
     missing = is_missing(need, bool(image.reference), package)

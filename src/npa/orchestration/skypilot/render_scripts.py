@@ -1,7 +1,12 @@
-"""The two programs of a task: packaged scripts with a few lines of settings before them."""
+"""The two programs of a task: packaged scripts with a few lines of settings before them.
+
+A document holds what differs between tasks, and what it takes to reach the store. What is the same
+for all (`PROGRAMS`) is staged once a run, and each document states its hash.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Mapping
@@ -14,6 +19,8 @@ from npa.orchestration.skypilot.render_images import requires_baked
 from npa.orchestration.skypilot.render_package import package_need
 from npa.workflow.step import Step
 
+PROGRAMS = ("task.py", "setup.sh")
+"""What `begin.sh` brings from the run's store."""
 SELF_HOSTED_VLM = "self-hosted-vlm"
 _EXTRA = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}")
 _TRUE = frozenset(["1", "true", "yes", "on"])
@@ -21,21 +28,41 @@ _TRUE = frozenset(["1", "true", "yes", "on"])
 
 @lru_cache(maxsize=8)
 def script(name: str) -> str:
-    """A packaged script; `setup.sh` carries `task.py` inside."""
+    """A packaged script."""
     folder = resources.files("npa.orchestration.skypilot").joinpath("scripts")
-    text = folder.joinpath(name).read_text(encoding="utf-8")
-    if name == "setup.sh":
-        helper = folder.joinpath("task.py").read_text(encoding="utf-8").rstrip("\n")
-        text = text.replace("@TASK_PY@", helper)
-    return text
+    return folder.joinpath(name).read_text(encoding="utf-8")
 
 
-def render_setup(step: Step, entry: Entry | None, *, isaac: bool) -> str:
-    """What prepares the node: licence, claim, source, interpreter, requirements, own setup."""
-    text = _assignments(_settings(step, entry, isaac)) + script("setup.sh")
+def program_digest(name: str) -> str:
+    """SHA-256 of a packaged script: its name in a run's store."""
+    return hashlib.sha256(script(name).encode()).hexdigest()
+
+
+def render_setup(step: Step, entry: Entry | None, *, isaac: bool, programs_uri: str) -> str:
+    """What prepares the node: licence, claim, source, interpreter, requirements, own setup.
+
+    Only what every node needs to reach the store stands in the document. The rest is brought from
+    `programs_uri` by its hash, or stands there too when that is "".
+    """
+    text = _assignments(_settings(step, entry, isaac)) + begin(programs_uri)
     if step.command.setup:
         text += f"\n# The step's own setup.\n{step.command.setup.rstrip()}\n"
     return text
+
+
+@lru_cache(maxsize=8)
+def begin(programs_uri: str) -> str:
+    """How every setup begins; its own settings come before."""
+    store = script("npa_store.py").rstrip("\n")
+    text = script("begin.sh").replace("@STORE_PY@", store)
+    if not programs_uri:
+        helper = f"npa_put task.py <<'NPA_TASK_PY'\n{script('task.py')}NPA_TASK_PY\n"
+        return text + helper + script("setup.sh")
+    lines = ["# The same for all tasks, so it lies in the run's store: each file under its hash.\n"]
+    for name in PROGRAMS:
+        words = shlex.join([programs_uri, program_digest(name), name])
+        lines.append(f'"$npa_system" "$npa_home/npa_store.py" bring {words} || exit "$?"\n')
+    return text + "".join(lines) + '. "$npa_home/setup.sh"\n'
 
 
 def render_run(step: Step, entry: Entry | None) -> str:

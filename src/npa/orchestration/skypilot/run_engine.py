@@ -108,6 +108,7 @@ def options_of(
         infra=settings.infra,
         source=staging.staged(source_uri),
         own_package=staging.own_staged(run_uri),
+        programs_uri=f"{run_uri}{staging.PROGRAMS_FOLDER}",
         claims_uri=f"{run_uri}{claims.FOLDER}",
         provider=spec.user_id if spec is not None else "",
         accept_eula=settings.accept_eula,

@@ -1,6 +1,7 @@
 """A run's source in its store: content-addressed archives that tasks bring to their nodes.
 
-`npa-workflow/source/<sha256>.tar.gz`, created once. The name is the proof: a task compares it.
+`npa-workflow/source/<sha256>.tar.gz`, created once. The name is the proof: a task compares it. So
+are the programs that all tasks share, in `npa-workflow/programs/<sha256>`.
 """
 
 from __future__ import annotations
@@ -10,29 +11,33 @@ from functools import lru_cache
 from npa.errors import StorageError
 from npa.observation import Found, Unavailable
 from npa.orchestration.skypilot.options import StagedSource
+from npa.orchestration.skypilot.render_scripts import PROGRAMS, program_digest, script
 from npa.orchestration.source import Archive, SourceTree, archive
 from npa.orchestration.source_package import own_package
 from npa.storage import CreateOutcome, Storage
 
 FOLDER = "npa-workflow/source/"
 SUFFIX = ".tar.gz"
+PROGRAMS_FOLDER = "npa-workflow/programs/"
 
 
 def stage(storage: Storage, run_uri: str, tree: SourceTree | None) -> str:
-    """Put our own package and `tree` into the run's store. The URI of the tree's archive, or "".
+    """Put programs, our own package and `tree` into the run's store. The URI of the tree, or "".
 
     Raises UsageError when a file changed since the scan, StorageError when it cannot be written.
     """
-    _create(storage, _own())
+    for name in PROGRAMS:
+        _create(storage, PROGRAMS_FOLDER + program_digest(name), script(name).encode())
+    _create(storage, _key(_own()), _own().data)
     if tree is None:
         return ""
     packed = archive(tree)
-    _create(storage, packed)
+    _create(storage, _key(packed), packed.data)
     return uri_of(run_uri, packed)
 
 
 def uri_of(run_uri: str, packed: Archive) -> str:
-    return f"{run_uri}{FOLDER}{packed.sha256}{SUFFIX}"
+    return run_uri + _key(packed)
 
 
 def staged(uri: str) -> StagedSource | None:
@@ -54,11 +59,14 @@ def _own() -> Archive:
     return own_package()
 
 
-def _create(storage: Storage, packed: Archive) -> None:
-    key = f"{FOLDER}{packed.sha256}{SUFFIX}"
+def _key(packed: Archive) -> str:
+    return f"{FOLDER}{packed.sha256}{SUFFIX}"
+
+
+def _create(storage: Storage, key: str, data: bytes) -> None:
     if isinstance(storage.head(key), Found):
         return  # its name is its content
-    answer = storage.create(key, packed.data)
+    answer = storage.create(key, data)
     if isinstance(answer, Unavailable):
         raise StorageError(
             f"the source cannot be put into {storage.uri} ({answer.cause}): {answer.detail}",

@@ -4,7 +4,7 @@ npa_port="${NPA_VLM_PORT:-8000}"
 npa_log="$npa_home/model-server.log"
 "$npa_python" -c 'import vllm' >/dev/null 2>&1 || {
   echo "npa: this image has no vllm, so it cannot serve $NPA_VLM_MODEL" >&2
-  "$npa_python" "$npa_home/task.py" note 94 || :; exit 94;
+  "$npa_python" "$npa_home/npa_store.py" note 94 || :; exit 94;
 }
 # shellcheck disable=SC2086
 VLLM_USE_FLASHINFER_SAMPLER="${NPA_VLM_FLASHINFER:-0}" "$npa_python" -m \
@@ -43,6 +43,6 @@ while time.monotonic() < until:
 sys.exit("npa: the model server was not ready after %g s" % seconds)
 NPA_WAIT_PY
   tail -n 50 "$npa_log" >&2
-  "$npa_python" "$npa_home/task.py" note 94 || :; exit 94;
+  "$npa_python" "$npa_home/npa_store.py" note 94 || :; exit 94;
 }
 export NPA_VLM_ENDPOINT="http://127.0.0.1:$npa_port/v1"

@@ -1,8 +1,9 @@
 """Runs inside a launched task before anything of ours is installed: standard library, Python 3.8.
 
+It lies beside `npa_store.py`, which brought it.
+
     task.py claim                      take the attempt, or leave it to the job that has it
     task.py fetch URI SHA256 FOLDER    bring staged source: one archive, or all below a prefix
-    task.py note CODE                  leave in the store why this job ends before its command
     task.py npa [WORD ...]             the `npa` command of the recorded interpreter
 
 Stores are `s3://` (AWS_* variables) and `file://`.
@@ -10,9 +11,7 @@ Stores are `s3://` (AWS_* variables) and `file://`.
 
 from __future__ import annotations
 
-import datetime
 import hashlib
-import hmac
 import io
 import json
 import os
@@ -21,14 +20,22 @@ import sys
 import tarfile
 import time
 import urllib.error
-import urllib.request
 import xml.etree.ElementTree as ElementTree
 from typing import Any, Callable, Dict, Iterator, List
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import unquote
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)  # PYTHONSAFEPATH of an image leaves it out
+
+from npa_store import (  # type: ignore[import-not-found] # noqa: E402 - its neighbour
+    PAUSE_SECONDS,
+    job_id,
+    note,
+    say,
+    send,
+)
 
 TRIES = 6  # with pauses of 1 + 2 + 4 + 8 + 16 s
-TIMEOUT_SECONDS = 60
-PAUSE_SECONDS = float(os.environ.get("NPA_RETRY_PAUSE_SECONDS", "1"))
 EXIT_SOURCE, EXIT_CLAIMED, EXIT_CLAIM_UNKNOWN = 96, 97, 98
 
 
@@ -49,22 +56,9 @@ class Trouble(Exception):
 
 
 def request(method: str, uri: str, body: bytes = b"", query: Dict[str, str] = {}) -> bytes:  # noqa: B006
-    """One request to S3, signed if there are credentials. A PUT only creates."""
-    bucket, _, key = uri[len("s3://") :].partition("/")
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-    base = urlsplit(os.environ.get("AWS_ENDPOINT_URL") or f"https://s3.{region}.amazonaws.com")
-    path = quote(f"{base.path.rstrip('/')}/{bucket}" + (f"/{key}" if key else ""), safe="/~")
-    search = urlencode(sorted(query.items()), quote_via=quote, safe="~")
-    headers = {"host": base.netloc, "x-amz-content-sha256": hashlib.sha256(body).hexdigest()}
-    if method == "PUT":
-        headers.update({"if-none-match": "*", "content-type": "application/octet-stream"})
-    if os.environ.get("AWS_ACCESS_KEY_ID"):
-        sign(method, path, search, headers, region)
-    url = f"{base.scheme}://{base.netloc}{path}" + (f"?{search}" if search else "")
-    call = urllib.request.Request(url, data=body or None, headers=headers, method=method)
+    """One request to S3, with what went wrong told apart."""
     try:
-        with urllib.request.urlopen(call, timeout=TIMEOUT_SECONDS) as answer:
-            return bytes(answer.read())
+        return bytes(send(method, uri, body, query))
     except urllib.error.HTTPError as error:
         if error.code == 404 and b"NoSuchBucket" not in error.read():
             raise Missing(uri) from None
@@ -74,26 +68,6 @@ def request(method: str, uri: str, body: bytes = b"", query: Dict[str, str] = {}
         raise Trouble(f"{uri}: HTTP {error.code}", again) from None
     except OSError as error:
         raise Trouble(f"{uri}: {error}", True) from None
-
-
-def sign(method: str, path: str, search: str, headers: Dict[str, str], region: str) -> None:
-    """AWS Signature Version 4, in place."""
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    headers["x-amz-date"] = now
-    if os.environ.get("AWS_SESSION_TOKEN"):
-        headers["x-amz-security-token"] = os.environ["AWS_SESSION_TOKEN"]
-    names = ";".join(sorted(headers))
-    lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
-    canonical = "\n".join([method, path, search, lines, names, headers["x-amz-content-sha256"]])
-    scope = f"{now[:8]}/{region}/s3/aws4_request"
-    digest = hashlib.sha256(canonical.encode()).hexdigest()
-    key = ("AWS4" + os.environ.get("AWS_SECRET_ACCESS_KEY", "")).encode()
-    for part in scope.split("/"):
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    text = "\n".join(["AWS4-HMAC-SHA256", now, scope, digest]).encode()
-    proof = hmac.new(key, text, hashlib.sha256).hexdigest()
-    who = f"Credential={os.environ['AWS_ACCESS_KEY_ID']}/{scope}"
-    headers["authorization"] = f"AWS4-HMAC-SHA256 {who}, SignedHeaders={names}, Signature={proof}"
 
 
 def local(uri: str) -> str:
@@ -200,22 +174,6 @@ def take(uri: str, mine: Dict[str, str]) -> Any:
     return mine
 
 
-def note(code: int) -> None:
-    """Leave the reserved code beside the attempt's claim: SkyPilot keeps no exit code."""
-    claim_uri, job = os.environ.get("NPA_CLAIM_URI", ""), job_id()
-    if not claim_uri or not job:
-        return
-    uri = f"{claim_uri.rpartition('/')[0]}/ended-{job}"
-    try:
-        create(uri, json.dumps({"code": code}).encode())
-    except (Taken, Missing, Trouble) as trouble:  # a neighbour's note, or a store that is away
-        say(f"no note was left: {type(trouble).__name__}")
-
-
-def job_id() -> str:
-    return os.environ.get("SKYPILOT_MANAGED_JOB_ID") or os.environ.get("SKYPILOT_TASK_ID", "")
-
-
 def fetch(uri: str, sha256: str, folder: str) -> int:
     """Bring source to `folder`, whole or not at all; what lies there already is kept."""
     if os.path.isdir(folder):
@@ -279,8 +237,7 @@ def write(place: str, data: bytes) -> None:
 
 def run_npa(words: List[str]) -> Any:
     """The console script of whichever `npa` the interpreter imports first."""
-    own = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != own]
+    sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != HERE]
     sys.argv = ["npa", *words]
     try:
         from npa.cli.main import main as command
@@ -296,10 +253,6 @@ def run_npa(words: List[str]) -> Any:
     return command()
 
 
-def say(text: str) -> None:
-    print(f"npa: {text}", file=sys.stderr, flush=True)
-
-
 def main(words: List[str]) -> Any:
     code = -1
     if words == ["claim"]:
@@ -310,11 +263,9 @@ def main(words: List[str]) -> Any:
         note(code)
     if code >= 0:
         return code
-    if words[:1] == ["note"] and len(words) == 2:
-        return note(int(words[1]))
     if words[:1] == ["npa"]:
         return run_npa(words[1:])
-    say("usage: task.py claim | fetch URI SHA256 FOLDER | note CODE | npa [WORD ...]")
+    say("usage: task.py claim | fetch URI SHA256 FOLDER | npa [WORD ...]")
     return 2
 
 
