@@ -50,7 +50,11 @@ class Queue:
         `eager`: at most GAP_SECONDS old, for who waits for something that has to come.
         """
         age = self.clock.monotonic() - self._asked
-        if age < (GAP_SECONDS if eager else self._gap) and self._last is not None and self._fresh(self._last, not_before):
+        if (
+            age < (GAP_SECONDS if eager else self._gap)
+            and self._last is not None
+            and self._fresh(self._last, not_before)
+        ):
             return self._last
         if age < GAP_SECONDS:
             self.clock.sleep(GAP_SECONDS - age)
