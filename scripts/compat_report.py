@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from npa.catalog.loader import Catalog
 from npa.errors import NpaError
+from npa.orchestration import claims
+from npa.orchestration.skypilot import staging
 from npa.orchestration.skypilot.options import RenderOptions
 from npa.orchestration.skypilot.render_plan import render_plan
 from npa.orchestration.taskenv import JobSettings
@@ -22,8 +24,14 @@ from npa.workflow.load import load_file
 from npa.workflow.plan import make_plan
 
 DECISIONS = ("loop_back", "promote_checkpoint")
-PINNED = RenderOptions(images={"*": "registry.example.org/pinned@sha256:" + "0" * 64})
 RUN_URI = "s3://example-bucket/runs/report/"
+# As a run renders: the programs of all tasks lie in the run's store, and so does our package.
+STAGED = RenderOptions(
+    programs_uri=RUN_URI + staging.PROGRAMS_FOLDER,
+    claims_uri=RUN_URI + claims.FOLDER,
+    own_package=staging.own_staged(RUN_URI),
+)
+PINNED = replace(STAGED, images={"*": "registry.example.org/pinned@sha256:" + "0" * 64})
 HEAD = ("file", "states", "steps back/promote", "warnings", "jobs", "documents", "bytes", "notes")
 
 
@@ -66,7 +74,7 @@ def report(file: Path, catalog: Catalog) -> Row:
             plan = make_plan(graph, context, decision)
             steps.append(len(plan.steps))
             try:
-                rendered.append(render_plan(plan.batches, settings, catalog, RenderOptions()))
+                rendered.append(render_plan(plan.batches, settings, catalog, STAGED))
             except NpaError as error:
                 if error.code != "IMAGE_NOT_PINNED":
                     raise
@@ -102,6 +110,13 @@ def main(words: list[str]) -> int:
         print("  ".join([*(c.ljust(w) for c, w in zip(line, widths, strict=False)), line[-1]]))
     broken = sum(bool(row.error) for row in rows)
     print(f"{len(rows)} files, {broken} with an error, {sum(row.pinned for row in rows)} pinned")
+    tasks = sum(row.documents - row.jobs for row in rows)
+    size, states = sum(row.size for row in rows), sum(row.states for row in rows)
+    print(
+        f"{states} states, {sum(row.steps[0] for row in rows if row.steps)} steps, "
+        f"{sum(row.warnings for row in rows)} warnings, {tasks} tasks in "
+        f"{sum(row.jobs for row in rows)} jobs, {size:,} bytes: {size // max(tasks, 1):,} a task"
+    )
     return 1 if broken else 0
 
 
