@@ -159,3 +159,17 @@ def test_half_written_files_are_not_listed(store: Store, tmp_path: Path) -> None
     answer = store.list()
     assert isinstance(answer, Found)
     assert [info.key for info in answer.value] == ["a"]
+
+
+def test_a_folder_with_durable_objects_that_is_taken_away_is_not_begun_anew(
+    store: Store, tmp_path: Path
+) -> None:
+    store.create("j/1", b"x", durable=True)
+    (tmp_path / "root" / "j").rename(tmp_path / "away")
+    answer = store.create("j/2", b"y", durable=True)
+    assert isinstance(answer, Unavailable)
+    assert answer.cause == "folder_gone"
+    assert not (tmp_path / "root" / "j").exists()
+    (tmp_path / "away").rename(tmp_path / "root" / "j")
+    assert store.create("j/2", b"y", durable=True) is CreateOutcome.CREATED
+    assert names(tmp_path / "root") == ["1", "2"]

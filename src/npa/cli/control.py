@@ -23,6 +23,7 @@ from npa.orchestration.runs import (
     changes,
     declare_gone,
     driver_alive,
+    driver_stopped,
     open_run,
     refuse_if_driven,
     reopen,
@@ -85,7 +86,7 @@ def resume(
     wanted = bool(accept_changes or from_states or reason)
     if lifecycle is Lifecycle.COMPLETED and not wanted:
         return _already_complete(output, run)
-    if lifecycle is Lifecycle.CANCELLED and not wanted:
+    if lifecycle is Lifecycle.CANCELLED and not (accept_changes or reason):
         raise _was_cancelled(run)
     if not accept_changes:
         refuse_changes(run.place.run_id, changes(host, run))
@@ -201,6 +202,10 @@ def _drive_to_the_end(output: Output, run: OpenRun) -> None:
 def _wait_for_the_driver(output: Output, run: OpenRun) -> None:
     """The run's own driver cancels it: wait until its journal says so."""
     output.note(f"asked the driver of {run.place.run_id} to cancel it")
+    view = run.state.driver
+    if view is not None and driver_stopped(view):
+        output.warning(f"that driver, process {view.pid}, is stopped by a signal and hears nothing")
+        output.hint(f"`kill -CONT {view.pid}` lets it go on and cancel the run")
     deadline = time.monotonic() + CANCEL_SECONDS_MAX
     while not run.state.lifecycle.over and not run.state.held and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,9 +29,16 @@ from npa.orchestration.taskenv import JobSettings, build_job
 from npa.storage import Store, Stores, open_store, probe_conditional_create, split_uri
 from npa.target.credentials import StorageAccess
 from npa.target.home import Home
-from npa.target.host import ProcessIdentity, is_alive, own_identity, this_host
+from npa.target.host import (
+    ProcessIdentity,
+    is_alive,
+    is_stopped,
+    own_identity,
+    this_host,
+)
 from npa.target.secret import Secret
 from npa.workflow.step import Artifact, Step
+from npa.workflow.suggest import Suggester
 from npa.workflow.tools import Tools
 
 APPEND_TRIES = 10  # of a person's own entry (cancel, reopen) while others write
@@ -192,6 +200,13 @@ def driver_alive(view: DriverView) -> bool | None:
         return is_alive(view.pid, view.start_ticks, view.boot)
     except OSError:
         return None
+
+
+def driver_stopped(view: DriverView) -> bool:
+    """Does that driver live on this machine, held by a signal? Then it neither acts nor ends."""
+    with suppress(OSError):
+        return driver_alive(view) is True and is_stopped(view.pid)
+    return False
 
 
 # -- driving -----------------------------------------------------------------------------------
@@ -439,9 +454,14 @@ def reopen(
     prepared, changed = compare(host, run)
     unknown = [s for s in from_states if s not in prepared.graph.index]
     if unknown:
+        names = tuple(prepared.graph.index)
+        state = unknown[0].rpartition("/")[2].partition("[")[0]
         raise UsageError(
             f"no state `{unknown[0]}` is in {prepared.request.spec_path}",
             not_done="nothing was changed",
+            hint=f"a state is named, not one step of it: `--from {state}`"
+            if state in names and state != unknown[0]
+            else Suggester().did_you_mean(unknown[0], names),
         )
     again = prepared.downstream(from_states) | set(from_states) if from_states else frozenset()
     parts = prepared.parts(_target(host, prepared.request))
@@ -511,6 +531,13 @@ def refuse_if_driven(run: OpenRun) -> None:
     if view is None or view.released:
         return
     alive = driver_alive(view)
+    if alive and driver_stopped(view):
+        raise DrivenElsewhere(
+            f"the run is driven by process {view.pid} on {view.host}, which is stopped by a signal",
+            not_done="nothing was changed",
+            hint=f"`kill {view.pid}` and `kill -CONT {view.pid}` end it; what runs goes on",
+            next_command=f"kill -CONT {view.pid}",
+        )
     if alive:
         raise DrivenElsewhere(
             f"the run is driven by process {view.pid} on {view.host}, which is alive",

@@ -35,6 +35,7 @@ class LocalBackend:
 
     def __init__(self, root: Path) -> None:
         self._root = str(root).rstrip("/")
+        self._durable: set[str] = set()  # folders that hold a durable object of ours
 
     def get(self, key: str) -> Blob:
         with _looking():
@@ -73,6 +74,7 @@ class LocalBackend:
                 os.unlink(temporary)
             if durable:
                 _sync_folder(folder)
+                self._durable.add(folder)
 
     def settle(self, key: str) -> None:
         """Make an object that is already there survive a loss of power."""
@@ -113,11 +115,13 @@ class LocalBackend:
         return f"{self._root}/{key}"
 
     def _write_temporary(self, target: str, data: bytes, durable: bool) -> str:
-        temporary = temporary_name(target)
+        temporary, folder = temporary_name(target), os.path.dirname(target)
         try:
             fd = _new(temporary)
         except FileNotFoundError:
-            _make_folders(os.path.dirname(target), durable)
+            if folder in self._durable:  # what was durable there is gone: no new beginning
+                raise Fault("folder_gone", f"the folder '{folder}' was taken away") from None
+            _make_folders(folder, durable)
             fd = _new(temporary)
         with _removed_on_error(temporary):
             try:

@@ -16,6 +16,7 @@ from npa.errors import EngineError
 # /proc/<pid>/stat, proc(5): fields after the command's closing bracket, counted from 3.
 _STATE, _START_TICKS = 3 - 3, 22 - 3
 _DEAD_STATES = "ZXx"
+_STOPPED_STATES = "Tt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,12 @@ def own_identity() -> ProcessIdentity:
 def is_alive(pid: int, start_ticks: int, boot_id: str) -> bool:
     """Does exactly this process still run on this machine? Raises OSError if it cannot see."""
     return identity_of(pid) == ProcessIdentity(pid, start_ticks, boot_id)
+
+
+def is_stopped(pid: int) -> bool:
+    """Is the process held by a signal (SIGSTOP, Ctrl-Z) or a debugger? Raises OSError."""
+    seen = _stat(pid)
+    return seen is not None and seen[0] in _STOPPED_STATES
 
 
 def _stat(pid: int) -> tuple[str, int] | None:

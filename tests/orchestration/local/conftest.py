@@ -25,6 +25,7 @@ def make_engine(tmp_path: Path) -> Iterator[MakeEngine]:
     At the end no process of the test may live. If one does, the test fails, and it is killed.
     """
     made: list[LocalEngine] = []
+    (tmp_path / "jobs").mkdir(0o700, exist_ok=True)
 
     def make(inventory: Inventory = BIG, **env: str) -> LocalEngine:
         base = {"PATH": os.environ["PATH"], "TEST_HOME": str(tmp_path), **env}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from npa.observation import Absent, Found, Observation, Unavailable
-from npa.orchestration.engine import Job, JobRef, JobStatus, Phase
+from npa.orchestration.engine import Job, JobRef, JobStatus, LaunchRefused, Phase
 from npa.orchestration.local import layout, procfs, records
 from npa.orchestration.local.engine import LocalEngine
 from npa.orchestration.local.records import JobFile, JobTask
@@ -161,3 +161,40 @@ def test_what_a_glance_cannot_see_is_unavailable(make_engine: MakeEngine, tmp_pa
     seen = engine.glance([JobRef("a", "key"), JobRef("../up", "key")])
     assert isinstance(seen["a"], Unavailable)
     assert isinstance(seen["../up"], Unavailable)
+
+
+def test_a_root_that_is_gone_proves_nothing_and_is_not_made_again(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    engine = make_engine()
+    one = job("one", "sleep 60")
+    engine.launch(one)
+    jobs = tmp_path / "jobs"
+    jobs.rename(tmp_path / "away")
+    for looker in (engine, make_engine()):
+        for look in (looker.observe, looker.glance):
+            seen = look([ref(one)])[one.name]
+            assert isinstance(seen, Unavailable | Found), seen
+            if isinstance(seen, Unavailable):
+                assert seen.cause == "JOBS_FOLDER_GONE"
+    assert isinstance(engine.launch(job("two", "true")), LaunchRefused)
+    assert not jobs.exists()
+    (tmp_path / "away").rename(jobs)
+    engine.cancel(exact(engine, one))
+    assert settled(engine, one).phase is Phase.CANCELLED
+
+
+def test_a_job_whose_folder_is_gone_is_not_absent_while_a_process_of_it_lives(
+    make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    engine = make_engine()
+    one = job("one", f"touch {tmp_path}/up; sleep 60")
+    engine.launch(one)
+    until((tmp_path / "up").exists, "the command")
+    (tmp_path / "jobs" / "one").rename(tmp_path / "away")
+    seen = make_engine().observe([ref(one)])[one.name]  # another driver, which knows no native ID
+    assert isinstance(seen, Unavailable)
+    assert seen.cause == "JOB_FOLDER_LOST"
+    (tmp_path / "away").rename(tmp_path / "jobs" / "one")
+    engine.cancel(exact(engine, one))
+    assert settled(engine, one).phase is Phase.CANCELLED

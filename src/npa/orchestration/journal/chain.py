@@ -17,7 +17,7 @@ from npa.errors import JournalCorrupt, StorageError
 from npa.observation import Absent, Ambiguous, Found, Unavailable
 from npa.orchestration.journal.codec import canonical, encode
 from npa.orchestration.journal.entries import Entry
-from npa.orchestration.journal.frame import Frame, parse
+from npa.orchestration.journal.frame import RESTORE, Frame, parse
 from npa.storage import Blob, CreateOutcome, Storage
 
 FOLDER = "npa-workflow/journal/"
@@ -102,7 +102,8 @@ class Journal:
         expected = [key_of(self.head + 1 + i) for i in range(len(names))]
         if names != expected:
             odd = next((a for a, b in zip(names, expected, strict=False) if a != b), "")
-            raise JournalCorrupt(f"the journal has a gap or a foreign object at {odd!r}")
+            text = f"the journal has a gap or a foreign object at {odd!r}"
+            raise JournalCorrupt(text, hint=RESTORE)
         return self._accept(self._fetch(expected))
 
     def refresh(self) -> tuple[Frame, ...]:
@@ -146,11 +147,13 @@ class Journal:
     def _accept(self, blobs: Iterable[bytes]) -> tuple[Frame, ...]:
         frames: list[Frame] = []
         for data in blobs:
-            frame = parse(data)
+            key = key_of(self.head + 1)
+            frame = parse(data, key)
             if frame.n != self.head + 1:
-                raise JournalCorrupt(f"frame {self.head + 1} calls itself {frame.n}")
+                raise JournalCorrupt(f"`{key}` calls itself frame {frame.n}", hint=RESTORE)
             if frame.prev != self.digest:
-                raise JournalCorrupt(f"frame {frame.n} does not follow the frame before it")
+                text = f"`{key}` does not follow the frame before it: one of the two was altered"
+                raise JournalCorrupt(text, hint=RESTORE)
             self.head, self.digest = frame.n, frame.digest
             frames.append(frame)
         return tuple(frames)

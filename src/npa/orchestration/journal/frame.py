@@ -25,8 +25,11 @@ class Frame:
     size: int
 
 
-def parse(data: bytes) -> Frame:
-    """Read one frame. Raises JournalCorrupt for bytes that are not exactly a frame."""
+RESTORE = "put the run's journal back as it was; nothing is decided on one that does not verify"
+
+
+def parse(data: bytes, name: str = "a journal frame") -> Frame:
+    """Read the frame called `name`. Raises JournalCorrupt for bytes that are not exactly one."""
     try:
         raw = json.loads(data)
         entries = tuple(decode(x) for x in raw["entries"])
@@ -40,10 +43,12 @@ def parse(data: bytes) -> Frame:
             digest=hashlib.sha256(data).hexdigest(),
             size=len(data),
         )
-    except JournalCorrupt:
-        raise
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise JournalCorrupt(f"a journal frame is torn or foreign: {error}") from error
+    except JournalCorrupt as error:
+        raise JournalCorrupt(f"`{name}`: {error.message}", hint=error.hint or RESTORE) from error
+    except KeyError as error:
+        raise JournalCorrupt(f"`{name}` is torn or foreign: no {error}", hint=RESTORE) from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise JournalCorrupt(f"`{name}` is torn or foreign: {error}", hint=RESTORE) from error
     if not isinstance(frame.n, int) or not isinstance(frame.prev, str) or not entries:
-        raise JournalCorrupt("a journal frame is torn or foreign")
+        raise JournalCorrupt(f"`{name}` is torn or foreign", hint=RESTORE)
     return frame

@@ -65,7 +65,9 @@ BLIND_SECONDS = 0.25
 class LocalEngine:
     """Jobs as detached processes of this machine. One instance per driver; threads may share it.
 
-    Raises EngineError when made on a host without `/proc`, or when `jobs_root` cannot be made.
+    Raises EngineError when made on a host without `/proc`. `jobs_root` is made once, by what is to
+    launch: a look at a run makes nothing, and a root that is taken away later is not replaced, as
+    an empty one would seem to prove that no job was ever there.
     `base_env` is what every job's environment starts from.
     """
 
@@ -84,9 +86,9 @@ class LocalEngine:
         self._root = jobs_root.absolute()
         self._env = dict(base_env)
         self._clock = clock
+        self._rooted = False
         try:
             me = procfs.own_identity(procfs.boot_id())
-            private_folder(self._root)
         except OSError as error:
             raise EngineError(
                 f"the local engine cannot run here: {error}",
@@ -144,9 +146,18 @@ class LocalEngine:
     # -- launch -----------------------------------------------------------------------------
 
     def get_ready(self) -> None:
-        """Let what launches need start now: it takes some 40 ms, which a driver has meanwhile."""
+        """Let what launches need start now: it takes some 40 ms, which a driver has meanwhile.
+
+        Raises UsageError if the folder of the jobs cannot be made.
+        """
         with self._lock:
+            self._make_root()
             self._launcher.get_ready()
+
+    def _make_root(self) -> None:
+        if not self._rooted:
+            private_folder(self._root)
+            self._rooted = True
 
     def launch(self, job: Job) -> LaunchReply:
         """Start a job once. A name that has a folder is never started again, only looked at."""
@@ -156,6 +167,7 @@ class LocalEngine:
             return self._launch(job)
 
     def _launch(self, job: Job) -> LaunchReply:
+        self._make_root()
         folder = self._observer.folder(job.name)
         try:
             picked = self._assign(job)

@@ -130,7 +130,8 @@ class Observer:
 
     def _unclaimed(self, ref: JobRef, folder: str) -> Observation[JobStatus]:
         if not os.path.isdir(folder):
-            os.stat(self._root)  # raises if the whole root cannot be seen
+            if not os.path.isdir(self._root):
+                return self._unavailable("JOBS_FOLDER_GONE", f"'{self._root}' cannot be seen")
             return self._no_folder(ref)
         job = self._job_or_none(folder)
         if job is not None and job.boot != self._me.boot:
@@ -151,6 +152,9 @@ class Observer:
     def _no_folder(self, ref: JobRef) -> Observation[JobStatus]:
         """A job that once had a native ID existed; its folder was taken away under it."""
         if not ref.native_id:
+            marker = f"{layout.MARKER}={ref.key}".encode()
+            for one in procfs.processes_of(self._me, marker, self.folder(ref.name)):
+                return self._unavailable("JOB_FOLDER_LOST", f"pid {one.pid} of the job still runs")
             return self._absent("the job's folder does not exist", late_possible=not self._acts)
         who = Identity.parse(ref.native_id)
         if who.boot != self._me.boot:
