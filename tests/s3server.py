@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import secrets
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from npa.storage import Store, StoreOptions, open_store
 from npa.target.secret import Secret
 
 ACCESS_KEY = "test-access-key"
-SECRET_KEY = "test-secret-key"
+SECRET_KEY = f"test-secret-{secrets.token_hex(12)}"  # so a search finds that of these tests only
 REGION = "us-east-1"
 _numbers = itertools.count(1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import secrets
 import threading
 from pathlib import Path
 from urllib.parse import quote
@@ -16,7 +17,7 @@ from npa.observation import Found
 from npa.storage import Store, open_store
 from s3server import SECRET_KEY
 
-CANARY = "canary/7f3a+Zq==&x"
+CANARY = f"canary/{secrets.token_hex(6)}+Zq==&x"
 
 
 def forms(secret: str) -> list[bytes]:
