@@ -26,8 +26,8 @@ def _backend_utils(module):
 
 
 def _jobs_utils(module):
-    module.JOB_STATUS_CHECK_GAP_SECONDS = 3.0
-    module.JOB_STARTED_STATUS_CHECK_GAP_SECONDS = 1.0
+    module.JOB_STATUS_CHECK_GAP_SECONDS = 5.0  # each look starts a Python on the node
+    module.JOB_STARTED_STATUS_CHECK_GAP_SECONDS = 2.0
 
 
 def _pydantic(module):
