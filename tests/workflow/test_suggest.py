@@ -24,6 +24,6 @@ def test_the_closest_name(word: str, names: list[str], closest: str) -> None:
 
 
 def test_the_search_stops_when_its_budget_is_used_up() -> None:
-    suggester = Suggester(comparisons_max=2)
+    suggester = Suggester(work_max=100)  # two words of this length
     assert suggester.closest("evalute", ["evaluace", "xxxxxxx", "evaluate"]) == "evaluace"
     assert suggester.did_you_mean("evalute", ["evaluate"]) == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_COMPARISONS_MAX = 200_000
+_WORK_MAX = 2_000_000  # pairs of characters, over all words of a file: well under a second
 
 
 def _distance(a: str, b: str, limit: int) -> int:
@@ -27,8 +27,8 @@ def _distance(a: str, b: str, limit: int) -> int:
 class Suggester:
     """Finds close names; stops looking when a file with very many mistakes used up the budget."""
 
-    def __init__(self, comparisons_max: int = _COMPARISONS_MAX) -> None:
-        self._left = comparisons_max
+    def __init__(self, work_max: int = _WORK_MAX) -> None:
+        self._left = work_max
 
     def closest(self, word: str, names: Iterable[str]) -> str:
         """The closest name, or "" if none is close."""
@@ -39,11 +39,12 @@ class Suggester:
         limit = max(1, len(word) // 3)
         best = ""
         for name in names:
-            if abs(len(name) - len(word)) > limit or name == word:
-                continue
             if self._left <= 0:
                 break
             self._left -= 1
+            if abs(len(name) - len(word)) > limit or name == word:
+                continue
+            self._left -= len(folded) * len(name)
             found = _distance(folded, name.casefold().replace("-", "_"), limit)
             if found <= limit:
                 best, limit = name, found - 1

@@ -21,6 +21,7 @@ from npa.workflow.source import resolve_plain
 SCOPES = ("config", "run", "state", "loop", "item")
 RUN_KEYS = ("id", "prefix", "uri")
 """Keys of the `run` scope that every run has; the file's top-level `run` adds to them."""
+_TOKEN_CHARS_MAX = 1024  # how far the end of a malformed one is looked for
 RENDERED_CHARS_MAX = 1024 * 1024
 """One rendered config value may not grow beyond this (values that double each other)."""
 
@@ -145,12 +146,11 @@ def _judge(match: re.Match[str]) -> Token | Malformed:
 
 
 def _malformed(text: str, start: int) -> Malformed:
-    end = text.find("}}", start)
-    newline = text.find("\n", start)
-    if end < 0 or 0 <= newline < end:
-        line = text[start : newline if newline >= 0 else len(text)]
+    line = text[start : start + _TOKEN_CHARS_MAX].partition("\n")[0]
+    end = line.find("}}")
+    if end < 0:
         return Malformed(Code.BAD_TOKEN, line[:40], "a token is opened by `{{` and never closed")
-    written = text[start : end + 2]
+    written = line[: end + 2]
     return Malformed(Code.BAD_TOKEN, written, f"malformed token `{written[:60]}`")
 
 
