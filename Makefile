@@ -9,10 +9,11 @@ WORKERS ?= auto
 SEEDS ?= 2000
 FAULTS ?= 200
 REPLAY ?=
+MINUTES ?= 10
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate e2e-local e2e-skypilot lint chaos format requirements lock bench clean
+.PHONY: help demo test simulate e2e-local e2e-skypilot fuzz lint chaos format requirements lock bench clean
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -31,6 +32,9 @@ e2e-local: $(VENV)/.bdd100k ## run the bdd100k pipeline on this machine, and che
 
 e2e-skypilot: $(VENV)/.dev ## a real SkyPilot on a real Slurm of four fake nodes here (Debian, root), 15 minutes
 	@scripts/e2e-skypilot.sh
+
+fuzz: $(VENV)/fuzz/.made ## fuzz the loader for MINUTES=10, guided by the branches that it reaches
+	@PYTHONPATH=src:tests $(VENV)/fuzz/bin/python -m fuzz.campaign --minutes $(MINUTES)
 
 lint: $(VENV)/.dev ## format check, lint, types and layers
 	@$(BIN)/ruff format --check --quiet .
@@ -69,3 +73,10 @@ $(VENV)/.dev: requirements-dev.lock pyproject.toml scripts/setup.sh
 $(VENV)/.bdd100k: requirements-bdd100k.lock pyproject.toml scripts/setup.sh
 	@scripts/setup.sh requirements-bdd100k.lock
 	@touch $@ $(VENV)/.dev $(VENV)/.demo
+
+# Apart from the others: atheris has no builds for every Python, and instruments what it imports.
+$(VENV)/fuzz/.made: requirements.lock tests/fuzz/requirements.txt $(VENV)/.dev
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/fuzz
+	@$(BIN)/uv pip install --quiet --python $(VENV)/fuzz/bin/python --only-binary :all: \
+		-r requirements.lock -r tests/fuzz/requirements.txt
+	@touch $@
