@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import engines
@@ -27,9 +27,12 @@ import tables
 from measure import run
 from tables import Row, Skipped
 
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 STEPS = {True: (100,), False: (100, 1000)}  # by --quick
 PLAN_STATES = {True: (1000,), False: (1000, 10_000)}
 HISTORY_STEPS = {True: (1000,), False: (1000, 10_000)}
+RENDER_STATES = (1000,)
 REPEATS = {True: 1, False: 3}
 STARTS = {True: 5, False: 15}
 LIMIT_SECONDS = {True: 120.0, False: 900.0}
@@ -165,10 +168,40 @@ def long_runs(bench: Bench) -> Iterator[Row | Skipped]:
             yield bench.times(name, engines.Call(argv, environment), bench.repeats, steps)
 
 
+def rendering(bench: Bench) -> Iterator[Row | Skipped]:
+    """Check, plan and render in one process after its imports: no start-up is in it."""
+    public = Path(os.environ.get("NPA_COMPAT_SPECS") or ROOT.parent / "shared/specs")
+    largest = max(public.glob("*.yaml"), key=lambda file: file.stat().st_size, default=None)
+    cases = {}
+    for states in RENDER_STATES:
+        for shape in shapes.SHAPES:
+            cases[f"{shape} {states}"] = bench.work / f"render-{shape}-{states}.yaml"
+            cases[f"{shape} {states}"].write_text(shapes.npa(shape, states))
+    if largest is None:
+        yield Skipped("the largest public file", f"there are none in {public}")
+    else:
+        cases[f"largest public file, {largest.name}"] = largest
+    environment = engines.npa_environment(bench.work / "render-home", bench.cache)
+    for name, file in cases.items():
+        say(f"rendering {name}")
+        log = bench.work / "rendering.log"
+        argv = (sys.executable, str(HERE / "rendering.py"), str(file), str(STARTS[bench.quick]))
+        cost = run(argv, cwd=bench.work, log=log, env=environment, limit_s=300)
+        if cost.problem:
+            yield Skipped(f"rendering {name}", cost.problem)
+            continue
+        told = json.loads(log.read_text().splitlines()[-1])
+        each = f"{told['bytes'] // max(told['tasks'], 1):,} bytes a task"
+        for what, seconds in (("check and plan", "plan_s"), (f"render, {each}", "render_s")):
+            costs = [replace(cost, wall_s=one, cpu_s=one) for one in told[seconds]]
+            yield Row.of(f"{what}: {name}", "", name, told["tasks"], costs)
+
+
 SECTIONS = {
     "no-ops": no_ops,
     "start-up": start_up,
     "planning": planning,
+    "rendering": rendering,
     "long-runs": long_runs,
 }
 

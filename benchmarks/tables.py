@@ -129,10 +129,25 @@ def _long_runs(rows: Sequence[Row]) -> str:
     return "Open a finished run, whole process\n\n" + _by_size(rows, "ms/step")
 
 
+def _rendering(rows: Sequence[Row]) -> str:
+    lines = [
+        [
+            row.engine,
+            f"{1000 * row.wall_s:.1f}",
+            f"{1000 * max(row.walls_s):.1f}",
+            f"{1000 * row.wall_s / max(row.steps, 1):.3f}",
+        ]
+        for row in rows
+    ]
+    head = ["in one process, after imports", "ms", "first or worst, ms", "ms/step"]
+    return "Check, plan and render for SkyPilot\n\n" + _table(head, lines)
+
+
 _TABLES = {
     "no-ops": _no_ops,
     "start-up": _start_up,
     "planning": _planning,
+    "rendering": _rendering,
     "long-runs": _long_runs,
 }
 
