@@ -230,3 +230,49 @@ def test_environment_names(field: str, path: str) -> None:
 def test_a_secret_given_with_its_value_is_not_repeated() -> None:
     (item,) = load(f"states: {{a: {{{SHELL}, secrets: ['K=canary'], terminal: true}}}}").diagnostics
     assert "canary" not in item.message + item.help + item.path
+
+
+@pytest.mark.parametrize(
+    ("variables", "wanted", "message", "help_line"),
+    [
+        ({}, "wantd", "`value` refers to the unknown config key 'wantd'", "did you mean 'wanted'?"),
+        ({"wanted": "abc"}, "wanted", "`config.wanted` is 'abc', not a number", ""),
+    ],
+)
+@pytest.mark.parametrize("braces", [False, True])
+def test_the_number_of_a_gate_under_until_is_told_at_its_own_place(
+    variables: dict[str, str], wanted: str, message: str, help_line: str, braces: bool
+) -> None:
+    value = f"'{{{{config.{wanted}}}}}'" if braces else f"config.{wanted}"
+    (item,) = load(
+        f"""
+        config: {{wanted: hello}}
+        states:
+          a:
+            {SHELL}
+            loop:
+              max: 3
+              until:
+                gate:
+                  uri: s3://b/score.json
+                  path: v
+                  op: ">="
+                  value: {value}
+            terminal: true
+        """,
+        overrides=variables,
+    ).diagnostics
+    assert (item.code, item.path, item.line, item.column, item.message, item.help) == (
+        "NPA021", "states.a.loop.until.gate.value", 14, 18, message, help_line,
+    )  # fmt: skip
+
+
+def test_an_unknown_key_of_a_deadline_is_told_once() -> None:
+    (item,) = load(f"""
+        config: {{limit: 3}}
+        states: {{a: {{{SHELL}, timeoutSeconds: config.limits, terminal: true}}}}
+    """).diagnostics
+    assert (item.code, item.message) == (
+        "NPA021", "`timeoutSeconds` refers to the unknown config key 'limits'",
+    )  # fmt: skip
+    assert item.help == "did you mean 'limit'?"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from npa.workflow.check_context import Context
 from npa.workflow.codes import Code
 from npa.workflow.meaning import State
 from npa.workflow.order import group_members
-from npa.workflow.tokens import NotAnInteger, integer
+from npa.workflow.tokens import NotAnInteger, config_reference, integer, text_of
 
 CONCURRENCY_MAX = 64
 """Members of one JobGroup at a time (group mode)."""
@@ -287,7 +287,7 @@ def _measures(ctx: Context, state: State) -> None:
             ctx.path(state, "retry", "backoffSeconds"),
         )
     if state.loop is not None and state.loop.gate is not None:
-        _measure(ctx, state, ("loop", "gate", "value"), state.loop.gate.value)
+        _measure(ctx, state, (*state.loop.gate_place, "value"), state.loop.gate.value)
     for number, transition in enumerate(state.transitions):
         if transition.gate is not None:
             below = ("transitions", number, "gate", "value")
@@ -301,18 +301,25 @@ def _measure(
     value: float | str,
     above: float | None = None,
 ) -> None:
-    number = ctx.number(value, ctx.seen_by(state))
+    config = ctx.seen_by(state)
+    number = ctx.number(value, config)
     path = ctx.path(state, *below)
     if number is None:
         if not ctx.reported_in_config(value):
-            ctx.add(
-                Code.BAD_NUMBER,
-                f"`{below[-1]}` is {str(value)[:60]!r}, not a number or a reference to one",
-                path,
-                help=ctx.config_hint(value),
-            )
+            said = _no_measure(f"`{below[-1]}`", value, config)
+            ctx.add(Code.BAD_NUMBER, said, path, help=ctx.config_hint(value))
     elif not (above is None or above < number < float("inf")):
         ctx.add(Code.OUT_OF_BOUNDS, f"`{below[-1]}` must be more than {above:g}", path)
+
+
+def _no_measure(field: str, value: float | str, config: Mapping[str, object]) -> str:
+    """Why there is no number: the field's own text, an unknown key, or what the key holds."""
+    key = config_reference(value) if isinstance(value, str) else ""
+    if not key:
+        return f"{field} is {str(value)[:60]!r}, not a number or a reference to one"
+    if key not in config:
+        return f"{field} refers to the unknown config key '{key[:80]}'"
+    return f"`config.{key[:80]}` is {text_of(config[key])[:60]!r}, not a number"
 
 
 SHAPE_RULES = (

@@ -73,7 +73,7 @@ def _all_texts(state: State) -> Iterator[Text]:
 def _gate_texts(state: State, base: Path) -> Iterator[Text]:
     gates: list[tuple[GateSpec, Path]] = []
     if state.loop is not None and state.loop.gate is not None:
-        gates.append((state.loop.gate, (*base, "loop", "gate")))
+        gates.append((state.loop.gate, (*base, *state.loop.gate_place)))
     for number, transition in enumerate(state.transitions):
         if transition.gate is not None:
             gates.append((transition.gate, (*base, "transitions", number, "gate")))
