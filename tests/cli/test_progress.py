@@ -9,6 +9,7 @@ import pytest
 
 from npa.cli.output import Output
 from npa.cli.progress import LiveProgress, PlainProgress, Tracker, progress, span
+from npa.cli.result import unmet
 from npa.orchestration.driver import Snapshot
 from npa.orchestration.journal import entries as e
 from npa.orchestration.journal.chain import Frame
@@ -178,3 +179,45 @@ def test_without_a_terminal_the_view_is_plain() -> None:
 )
 def test_durations_are_written_for_people(seconds: float, text: str) -> None:
     assert span(seconds) == text
+
+
+def test_a_decision_is_told_with_the_number_that_it_was_made_from(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    history, view = History(), PlainProgress(Output())
+    view.begin(history.state)
+    seen = "m.mae = 15.3; asked <= 2.0"
+    history.add(e.Decision("refine[1]?until", "gate:none", "w1", "u", "d", seen))
+    view.show(history.snapshot())
+    view.show(history.snapshot())
+    history.add(e.Decision("refine[2]?until", "gate:0", "w2", "u", "d", "m.mae = 1.0"))
+    history.add(e.Decision("grade?next", "promote_checkpoint", "w3", "", "", assumed=True))
+    view.show(history.snapshot())
+    told = [line[10:] for line in capsys.readouterr().err.splitlines()]
+    assert told == [
+        f"decided    refine[1]  gate not met: {seen}",
+        "decided    refine[2]  gate met: m.mae = 1.0",
+        "decided    grade  promote_checkpoint (assumed)",
+    ]
+
+
+def test_a_step_that_is_run_again_decides_again(capsys: pytest.CaptureFixture[str]) -> None:
+    history, view = History(), PlainProgress(Output())
+    for writer in ("w1", "w2"):
+        history.add(e.Decision("grade?next", "promote_checkpoint", writer, "u", "d"))
+        view.show(history.snapshot())
+    assert capsys.readouterr().err.count("grade  promote_checkpoint") == 2
+
+
+def test_loops_that_ran_out_of_rounds_are_named_when_all_is_done() -> None:
+    history = History()
+    history.add(e.Decision("a[1]?until", "gate:none", "w1", "u", "d", "x = 1; asked > 2"))
+    history.add(e.Decision("a[2]?until", "gate:none", "w2", "u", "d", "x = 1.5; asked > 2"))
+    history.add(e.Decision("b[1]?until", "gate:none", "w3", "u", "d"))
+    history.add(e.Decision("b[2]?until", "gate:0", "w4", "u", "d"))
+    history.add(e.Decision("o[1]/c[1]?until", "loop_back_to_inner_loop", "w5", "u", "d"))
+    history.add(e.Decision("grade?next", "loop_back_to_inner_loop", "w6", "u", "d"))
+    assert unmet(history.state) == [
+        "`a` ended after 2 rounds, and not because it was good enough: x = 1.5; asked > 2",
+        "`o[1]/c` ended after 1 round, and not because it was good enough",
+    ]

@@ -129,7 +129,8 @@ def _already_complete(output: Output, run: OpenRun) -> int:
 def _was_cancelled(run: OpenRun) -> RunError:
     cancel = run.state.cancel
     return RunError(
-        f"run `{run.place.run_id}` was cancelled" + (f": {cancel.reason}" if cancel else ""),
+        f"run `{run.place.run_id}` was cancelled"
+        + (f": {cancel.reason}" if cancel and cancel.reason else ""),
         not_done="nothing was launched",
         hint="a cancelled run goes on only when somebody says why",
         next_command=f"npa workflow resume {run.place.run_id} --reopen REASON",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from npa.orchestration.driver import Snapshot
+    from npa.orchestration.journal.entries import Decision
 
 ROWS_MAX = 12
 REFRESH_PER_SECOND = 8
@@ -141,6 +142,34 @@ def span(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
+class Decided:
+    """The decisions that were read since the last call, as lines for people."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str] = {}  # writer by question: a new attempt decides anew
+
+    def lines(self, state: RunState) -> list[str]:
+        found = []
+        for key, entry in state.decisions.items():
+            if self._told.get(key) != entry.writer_key:
+                self._told[key] = entry.writer_key
+                found.append(f"{clock(state.at)}  {'decided':<9}  {decision_text(entry)}")
+        return found
+
+
+def decision_text(entry: Decision) -> str:
+    """`refine[1]  gate not met: metrics.mae = 15.3; asked <= 2.0`."""
+    subject = entry.question.partition("?")[0]
+    match entry.value.partition(":"):
+        case ("gate", ":", "none"):
+            word = "gate not met"
+        case ("gate", ":", _):
+            word = "gate met"
+        case _:
+            word = entry.value + (" (assumed)" if entry.assumed else "")
+    return f"{subject}  {word}" + (f": {entry.seen}" if entry.seen else "")
+
+
 class Progress(Protocol):
     """Takes what a driver shows of itself after each tick; `note` a sentence from outside.
 
@@ -164,13 +193,16 @@ class PlainProgress:
         self._output = output
         self._now = now
         self._tracker = Tracker()
+        self._decided = Decided()
         self._waits: dict[str, str] = {}
 
     def begin(self, state: RunState) -> None:
         self._tracker.changes(state)
+        self._decided.lines(state)
 
     def join(self, state: RunState) -> None:
         self._tracker.changes(state)
+        self._decided.lines(state)
         told = ", ".join(f"{number} {word}" for word, number in counts(state).items())
         self._output.note(f"{clock(self._now())}  {told or 'no step has started yet'}")
         for change in list(self._tracker.live.values())[:ROWS_MAX]:
@@ -180,6 +212,8 @@ class PlainProgress:
         for change in self._tracker.changes(snapshot.state):
             if change.word not in _QUIET or change.detail:
                 self._output.note(line_of(change))
+        for line in self._decided.lines(snapshot.state):
+            self._output.note(line)
         for subject, reason in snapshot.waits.items():
             if self._waits.get(subject) != reason and worth_telling(reason):
                 what = f"{subject}  {reason}" if subject else reason

@@ -8,11 +8,13 @@ from npa.cli.output import Ink, Output
 from npa.cli.progress import describe, span
 from npa.cli.spec import plural
 from npa.orchestration.driver import Ending, Outcome
+from npa.orchestration.journal.entries import Decision
 from npa.orchestration.runs import OpenRun, artifacts_of
 from npa.orchestration.skypilot.submit import STATUS
 from npa.orchestration.state import RunState
 from npa.storage import uri_to_path
 from npa.views.status import Liveness, to_json, view_run
+from npa.workflow.decisions import GATE_NONE, LOOP_BACK
 
 
 def show_result(output: Output, run: OpenRun, outcome: Outcome) -> None:
@@ -33,6 +35,8 @@ def _show_why(output: Output, run: OpenRun, outcome: Outcome) -> None:
         case Ending.COMPLETED:
             for uri in last_outputs(state):
                 output.line(f"  {place(uri)}")
+            for text in unmet(state):
+                output.warning(text)
             output.hint(f"`npa workflow artifacts {run_id}` lists everything that it produced")
         case Ending.FAILED:
             path = failed_path(state)
@@ -45,7 +49,7 @@ def _show_why(output: Output, run: OpenRun, outcome: Outcome) -> None:
                 "add `--accept-changes REASON` if you mended it in the pipeline's folder"
             )
         case Ending.CANCELLED:
-            if state.cancel is not None:
+            if state.cancel is not None and state.cancel.reason:
                 output.line(f"  {state.cancel.reason}")
         case Ending.HELD:
             for subject, hold in outcome.holds.items():
@@ -63,6 +67,23 @@ def _show_why(output: Output, run: OpenRun, outcome: Outcome) -> None:
             output.hint(f"`npa workflow resume {run_id}` picks it up")
         case _:
             assert_never(outcome.ending)
+
+
+def unmet(state: RunState) -> list[str]:
+    """The loops of a complete run that used all their rounds without what they were for."""
+    last: dict[str, Decision] = {}
+    for key, entry in state.decisions.items():
+        subject, _, asked = key.partition("?")
+        if asked == "until":
+            last[subject.rpartition("[")[0]] = entry
+    found = []
+    for loop, entry in last.items():
+        if entry.value in (GATE_NONE, LOOP_BACK):
+            rounds = entry.question.partition("?")[0].rpartition("[")[2].rstrip("]")
+            seen = f": {entry.seen}" if entry.seen else ""
+            ended = f"`{loop}` ended after {plural(int(rounds), 'round')}"
+            found.append(f"{ended}, and not because it was good enough{seen}")
+    return found
 
 
 def with_code(reason: str, code: str) -> str:
