@@ -120,7 +120,7 @@ def gates(ctx: Context) -> None:
             ctx.add(
                 Code.TWO_SHAPES,
                 f"the loop of '{state.name}' has both `until` and `gate`",
-                ctx.path(state, *loop.gate_place),
+                ctx.path(state, "loop", "gate"),
                 at_key=True,
                 help="keep one",
             )

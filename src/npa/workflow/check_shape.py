@@ -8,6 +8,7 @@ from npa.workflow.check_context import Context
 from npa.workflow.codes import Code
 from npa.workflow.meaning import State
 from npa.workflow.order import group_members
+from npa.workflow.texts import loop_gate
 from npa.workflow.tokens import NotAnInteger, config_reference, integer, text_of
 
 CONCURRENCY_MAX = 64
@@ -287,7 +288,8 @@ def _measures(ctx: Context, state: State) -> None:
             ctx.path(state, "retry", "backoffSeconds"),
         )
     if state.loop is not None and state.loop.gate is not None:
-        _measure(ctx, state, (*state.loop.gate_place, "value"), state.loop.gate.value)
+        below = loop_gate(state, ctx.workflow.positions)[2:]
+        _measure(ctx, state, (*below, "value"), state.loop.gate.value)
     for number, transition in enumerate(state.transitions):
         if transition.gate is not None:
             below = ("transitions", number, "gate", "value")

@@ -108,7 +108,7 @@ def _unknown(ctx: Context, text: Text, token: Token, what: str, known: Iterable[
 def state_tokens(ctx: Context) -> None:
     items = _item_names(ctx)
     for state in ctx.workflow.states.values():
-        for text in state_texts(state):
+        for text in state_texts(state, ctx.workflow.positions):
             _text(ctx, state, text, items)
     _profile_tokens(ctx, items)
 

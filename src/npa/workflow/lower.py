@@ -92,8 +92,7 @@ def _measure(value: float | str | None) -> float | str | None:
 
 def _loop(block: model.Loop) -> LoopSpec:
     if isinstance(block.until, model.UntilGate):
-        place = ("loop", "until", "gate")
-        return LoopSpec(block.max, "", _gate(block.until.gate), gate_place=place)
+        return LoopSpec(block.max, "", _gate(block.until.gate))
     return LoopSpec(block.max, block.until or "", _gate(block.gate))
 
 

@@ -56,15 +56,11 @@ class GateSpec:
 
 @dataclass(frozen=True, slots=True)
 class LoopSpec:
-    """`max` is a count or a config reference; `until` a predicate name, "" when there is none.
-
-    `gate_place` says where the gate stands below the state; it is no part of the meaning.
-    """
+    """`max` is a count or a config reference; `until` a predicate name, "" when there is none."""
 
     max: int | str = 1
     until: str = ""
     gate: GateSpec | None = None
-    gate_place: Path = field(default=("loop", "gate"), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from npa.workflow.meaning import GateSpec, Path, State
+from npa.workflow.meaning import GateSpec, Path, Positions, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,23 @@ def deep_texts(value: object, path: Path, field: str) -> Iterator[Text]:
             pending.extend((inner, (*place, number)) for number, inner in enumerate(item))
 
 
-def state_texts(state: State) -> Iterator[Text]:
+def loop_gate(state: State, positions: Positions | None) -> Path:
+    """Where the gate of a state's loop stands: `loop.gate`, or `loop.until.gate`."""
+    loop: Path = ("states", state.name, "loop")
+    until: Path = (*loop, "until")
+    if positions is not None and positions.key((*until, "gate")) != positions.key(until):
+        return (*until, "gate")
+    return (*loop, "gate")
+
+
+def state_texts(state: State, positions: Positions | None = None) -> Iterator[Text]:
     """Texts of a state that hold `{{`. Its profile and its tool's command are not among them."""
-    for text in _all_texts(state):
+    for text in _all_texts(state, positions):
         if "{{" in text.text:
             yield text
 
 
-def _all_texts(state: State) -> Iterator[Text]:
+def _all_texts(state: State, positions: Positions | None) -> Iterator[Text]:
     base: Path = ("states", state.name)
     run = state.run
     if run is not None:
@@ -67,13 +76,13 @@ def _all_texts(state: State) -> Iterator[Text]:
         for number, value in enumerate(state.foreach.items or ()):
             if isinstance(value, str):
                 yield Text(value, (*base, "foreach", "items", number), "foreach")
-    yield from _gate_texts(state, base)
+    yield from _gate_texts(state, base, positions)
 
 
-def _gate_texts(state: State, base: Path) -> Iterator[Text]:
+def _gate_texts(state: State, base: Path, positions: Positions | None) -> Iterator[Text]:
     gates: list[tuple[GateSpec, Path]] = []
     if state.loop is not None and state.loop.gate is not None:
-        gates.append((state.loop.gate, (*base, *state.loop.gate_place)))
+        gates.append((state.loop.gate, loop_gate(state, positions)))
     for number, transition in enumerate(state.transitions):
         if transition.gate is not None:
             gates.append((transition.gate, (*base, "transitions", number, "gate")))
