@@ -13,7 +13,7 @@ import click
 from npa.cli.exit_codes import ExitCode
 from npa.cli.options import json_option, run_argument
 from npa.cli.output import Ink, Output
-from npa.cli.progress import progress, span, worth_telling
+from npa.cli.progress import decision_text, progress, span, worth_telling
 from npa.errors import NpaError, StorageError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 READERS = 16
 PLANNED_ROWS = 20  # steps to come that are listed
+DECISIONS_MAX = 3  # of the last ones; the document has all
 _GOOD = ("SUCCEEDED", "RUNNING", "PENDING", "CANCELLING")
 
 
@@ -120,6 +121,7 @@ def show(output: Output, view: RunView) -> None:
         facts += [("driver", _driver(view)), ("live look", view.verification.value)]
     if view.planned is not None:
         facts.append(("steps", progress_text(view.planned)))
+    facts += [("decided", decision_text(one)) for one in view.decisions[-DECISIONS_MAX:]]
     if view.failure_reason:
         facts.append(("failure", with_code(view.failure_reason, view.failure_code)))
     if view.cancel_by:
