@@ -93,6 +93,10 @@ def test_a_script_that_is_not_beside_the_file_is_a_warning(npa: Run, tmp_path: P
     (item,) = told["diagnostics"]
     assert (item["code"], item["line"], item["column"]) == ("NPA084", 4, 28)
     assert (item["severity"], item["help"]) == ("warning", "did you mean 'join.py'?")
+    broken = write(tmp_path, Path(spec).read_text().replace("next: b", "next: bb"))
+    told = json.loads(npa("workflow", "validate-spec", broken, "--json").stdout)
+    assert {item["code"] for item in told["diagnostics"]} >= {"NPA023", "NPA084"}
+    write(tmp_path, Path(spec).read_text().replace("next: bb", "next: b"))
     (tmp_path / "joinn.py").write_text("")
     assert json.loads(npa("workflow", "validate-spec", spec, "--json").stdout)["warnings"] == 0
 

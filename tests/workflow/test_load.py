@@ -324,3 +324,64 @@ def test_warnings_alone_leave_the_workflow_usable() -> None:
     assert loaded.workflow is not None
     assert loaded.errors == ()
     assert [d.severity for d in loaded.diagnostics] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("op", "help_line"),
+    [
+        ("=<", "did you mean '<='?"),
+        ("=>", "did you mean '>='?"),
+        ("about", "choose `<`, `<=`, `>`, `>=`, `==`, `!=`"),
+    ],
+)
+def test_a_wrong_comparison_is_one_error_at_its_place_and_hides_no_other(
+    op: str, help_line: str
+) -> None:
+    problems = load(f"""
+        config: {{wanted: 1}}
+        states:
+          refine:
+            sequence: [train, grade]
+            loop:
+              max: 3
+              until:
+                gate: {{uri: "s3://b/x.json", path: v, op: "{op}", value: config.wantd}}
+            next: way
+          train: {{run: {{shell: "echo {{{{loop.refine}}}}"}}}}
+          grade: {{run: {{shell: "true"}}, writesDecision: true}}
+          way:
+            run: {{shell: "true"}}
+            transitions:
+              - gate: {{uri: "s3://b/x.json", path: v, op: "{op}", value: 1}}
+                goto: ende
+            next: end
+          end: {{terminal: true}}
+    """).diagnostics
+    assert [(d.code, d.path) for d in problems] == [
+        ("NPA013", "states.refine.loop.until.gate.op"),
+        ("NPA021", "states.refine.loop.until.gate.value"),
+        ("NPA013", "states.way.transitions[0].gate.op"),
+        ("NPA023", "states.way.transitions[0].goto"),
+    ]
+    assert (problems[0].line, problems[0].column) == (10, 51)
+    assert (problems[0].message, problems[0].help) == (f"`op` cannot be text '{op}'", help_line)
+
+
+@pytest.mark.parametrize(
+    ("loop", "code", "path"),
+    [
+        ("3", "NPA011", ""),
+        ("{until: promote}", "NPA013", ".until"),
+        ("{until: [x]}", "NPA013", ".until"),
+        ("{until: {gate: 1}}", "NPA011", ".until.gate"),
+        ("{until: {gate: {uri: x, path: y, value: 1}}}", "NPA012", ".until.gate"),
+        ("{until: {gate: {uri: '', path: y, op: '<', value: 1}}}", "NPA014", ".until.gate.uri"),
+        ("{max: true}", "NPA011", ".max"),
+    ],
+)
+def test_a_state_with_a_wrong_loop_is_still_a_loop(loop: str, code: str, path: str) -> None:
+    assert found(f"""
+        states:
+          refine: {{sequence: [grade], loop: {loop}, terminal: true}}
+          grade: {{run: {{shell: "echo {{{{loop.refine}}}}"}}, writesDecision: true}}
+    """) == [(code, f"states.refine.loop{path}")]

@@ -104,7 +104,7 @@ def with_missing_scripts(loaded: Loaded, spec: Path) -> Loaded:
     from npa.workflow.check_scripts import missing_scripts
     from npa.workflow.diagnostics import in_order
 
-    workflow = loaded.workflow
+    workflow = loaded.understood
     # Without files every script is missing: only then is the folder listed.
     if workflow is None or not missing_scripts(workflow, ()):
         return loaded

@@ -69,7 +69,7 @@ def idle_decisions(ctx: Context) -> None:
     states = ctx.workflow.states
     read: set[str] = set()
     for state in states.values():
-        if state.loop is not None and state.loop.until:
+        if state.loop is not None and (state.loop.until or state.name in ctx.broken):
             read.update(_inside(ctx, state) if group_members(state) else (state.name,))
     branches = any(
         transition.when

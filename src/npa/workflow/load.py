@@ -24,11 +24,15 @@ DEFAULT_NAME = "unnamed"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What came of a file. `workflow` is None when there is any error."""
+    """What came of a file. `workflow` is None when there is any error.
+
+    `understood` is what could be understood in spite of errors: to look for more of them, only.
+    """
 
     workflow: Workflow | None
     diagnostics: tuple[Diagnostic, ...]
     source: Source
+    understood: Workflow | None = None
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
@@ -79,9 +83,8 @@ def _load(source: Source, tools: Tools, overrides: Mapping[str, str]) -> Loaded:
             lines=source.lines,
             declared_config=_declared(source.value),
         )
-    if has_errors(problems):
-        workflow = None
-    return Loaded(workflow, in_order(problems), source)
+    usable = None if has_errors(problems) else workflow
+    return Loaded(usable, in_order(problems), source, workflow)
 
 
 def _declared(raw: object) -> frozenset[str]:

@@ -71,6 +71,20 @@ _SYNONYMS = {
     "condition": "when",
     "parameters": "params",
 }
+# Comparisons as other languages write them; spelling alone would lead `=<` to `<`.
+_COMPARISONS = {
+    "=<": "<=",
+    "=>": ">=",
+    "=": "==",
+    "===": "==",
+    "<>": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "eq": "==",
+    "ne": "!=",
+}
 _ROUNDS_MAX = 8
 
 
@@ -105,9 +119,13 @@ class Shaper:
         wrong_types: dict[Path, list[str]] = {}
         bad: list[Path] = []
         told: set[Path] = set()
+        repaired: list[Path] = []
         whole = False
         for item in error.errors(include_url=False, include_input=False):
-            path = _raw_path(raw, item["loc"])
+            loc = _branch(raw, item["loc"])
+            if loc is None:
+                continue
+            path = _raw_path(raw, loc)
             place = (*base, *path)
             what = item["type"]
             if what == "extra_forbidden":
@@ -123,18 +141,21 @@ class Shaper:
                     hint=f"add `{item['loc'][-1]}:`",
                 )
                 whole = whole or not path
-                bad.append(path[:1])
+                bad.append(_unusable(path))
             elif what == "literal_error":
                 told.add(path)
                 self._not_a_choice(raw, path, place, item.get("ctx", {}).get("expected", ""))
-                bad.append(path[:1])
+                if path[-2:] == ("gate", "op"):
+                    repaired.append(path)  # the rest of the gate can still be judged
+                else:
+                    bad.append(_unusable(path))
             elif what in _BOUNDS:
                 said = _BOUNDS[what].format(**item.get("ctx", {}))
                 self.add(
                     Code.OUT_OF_BOUNDS, f"`{_named(place)}` {said}", place, at_key=False, hint=""
                 )
                 whole = whole or not path
-                bad.append(path[:1])
+                bad.append(_unusable(path))
             else:
                 expected = _EXPECTED.get(what, item["msg"])
                 wrong_types.setdefault(path, []).append(expected)
@@ -142,8 +163,15 @@ class Shaper:
             if path not in told:
                 self._wrong_type(raw, base, path, expectations)
             whole = whole or not path
-            bad.append(path[:1])
-        return None if whole else _without(raw, bad)
+            bad.append(_unusable(path))
+        if whole:
+            return None
+        for path in repaired:
+            raw = _with(raw, path, model.GATE_OPS[0])
+        left = _without(raw, bad)
+        if kind is model.StateBlock and ("loop",) in bad:
+            left["loop"] = {}  # still a loop: `{{loop.NAME}}` means it
+        return left
 
     def _unknown_key(self, kind: type[model.Level], base: Path, path: Path) -> None:
         level = _level(kind, path[:-1])
@@ -183,7 +211,13 @@ class Shaper:
         value = _at(raw, path)
         choices = [part.strip().strip("'") for part in expected.replace(" or ", ",").split(",")]
         listed = ", ".join(f"`{choice}`" for choice in choices)
-        hint = self.suggester.did_you_mean(value, choices) if isinstance(value, str) else ""
+        hint = ""
+        if isinstance(value, str):
+            meant = _COMPARISONS.get(value.strip().lower(), "")
+            if meant in choices:
+                hint = f"did you mean '{meant}'?"
+            else:
+                hint = self.suggester.did_you_mean(value, choices)
         self.add(
             Code.NOT_A_CHOICE,
             f"`{_named(place)}` cannot be {_shown(value)}",
@@ -204,6 +238,26 @@ class Shaper:
             at_key=False,
             hint=_type_hint(value, expectations),
         )
+
+
+def _branch(raw: Any, loc: tuple[int | str, ...]) -> tuple[int | str, ...] | None:
+    """A pydantic location without the branch of `until` that it names; None for the wrong branch.
+
+    A mapping is meant as a gate, anything else as a word.
+    """
+    number = loc.index("until") + 1 if "until" in loc else len(loc)
+    if number >= len(loc):
+        return loc
+    name = loc[number]
+    value = _at(raw, _raw_path(raw, loc[:number]))
+    if (name == model.UntilGate.__name__) != isinstance(value, dict):
+        return None
+    return (*loc[:number], *loc[number + 1 :])
+
+
+def _unusable(path: Path) -> Path:
+    """What has to go when the value at `path` is wrong: its whole field, of a loop its part."""
+    return path[:2] if path[:1] == ("loop",) else path[:1]
 
 
 def _raw_path(raw: Any, loc: tuple[int | str, ...]) -> Path:
@@ -272,6 +326,15 @@ def _without(raw: Any, bad: list[Path]) -> Any:
             level[part] = dict(inner)
             level = level[part]
     return raw
+
+
+def _with(raw: Any, path: Path, value: object) -> Any:
+    """A copy of the raw value with another value at `path`."""
+    if not path:
+        return value
+    copy: Any = list(raw) if isinstance(raw, list) else dict(raw)
+    copy[path[0]] = _with(raw[path[0]], path[1:], value)
+    return copy
 
 
 def _shown(value: object) -> str:
