@@ -101,6 +101,22 @@ def test_a_script_that_is_not_beside_the_file_is_a_warning(npa: Run, tmp_path: P
     assert json.loads(npa("workflow", "validate-spec", spec, "--json").stdout)["warnings"] == 0
 
 
+def test_a_script_that_is_left_out_of_the_source_is_told_so(npa: Run, tmp_path: Path) -> None:
+    spec = write(
+        tmp_path,
+        "apiVersion: npa.workflow/v0.0.1\nkind: Workflow\nstates:\n"
+        "  a: {run: {argv: [python, join.py]}, next: b}\n"
+        "  b: {run: {argv: [python, nowhere-at-all.py]}, terminal: true}\n",
+    )
+    (tmp_path / "join.py").write_text("")
+    (tmp_path / ".npaignore").write_text("join.py\n")
+    told = json.loads(npa("workflow", "validate-spec", spec, "--json").stdout)
+    assert [(item["code"], item["help"]) for item in told["diagnostics"]] == [
+        ("NPA084", "it is there, but `.npaignore` or `.gitignore` leaves it out"),
+        ("NPA084", "put it beside the pipeline's file"),
+    ]
+
+
 @pytest.mark.parametrize("command", ["plan-spec", "run"])
 def test_a_command_that_goes_on_shows_the_warnings_first(
     npa: Run, tmp_path: Path, command: str

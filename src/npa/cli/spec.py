@@ -108,11 +108,12 @@ def with_missing_scripts(loaded: Loaded, spec: Path) -> Loaded:
     # Without files every script is missing: only then is the folder listed.
     if workflow is None or not missing_scripts(workflow, ()):
         return loaded
+    folder = spec.resolve().parent
     try:
-        files = list_files(spec.resolve().parent, Limits(), os.environ).paths
+        files = list_files(folder, Limits(), os.environ).paths
     except (NpaError, OSError):
         return loaded  # what cannot be staged is told at submit
-    found = missing_scripts(workflow, frozenset(files))
+    found = missing_scripts(workflow, frozenset(files), lambda name: (folder / name).is_file())
     return replace(loaded, diagnostics=tuple(in_order([*loaded.diagnostics, *found])))
 
 

@@ -6,7 +6,7 @@ Which files there are is known outside of the language, so this rule is called a
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from npa.workflow.codes import Code
 from npa.workflow.diagnostics import Diagnostic, report
@@ -22,9 +22,16 @@ _SUFFIXES = {
 }
 
 
-def missing_scripts(workflow: Workflow, files: Collection[str]) -> tuple[Diagnostic, ...]:
+def _nowhere(_name: str) -> bool:
+    return False
+
+
+def missing_scripts(
+    workflow: Workflow, files: Collection[str], on_disk: Callable[[str], bool] = _nowhere
+) -> tuple[Diagnostic, ...]:
     """A warning for each script that its step would not find. `files`: what will be staged.
 
+    `on_disk` says whether a file that is not staged lies in the pipeline's folder all the same.
     Says nothing where something may make the file first: a `setup`, an image's own folder, tokens.
     """
     suggest = Suggester()
@@ -34,13 +41,17 @@ def missing_scripts(workflow: Workflow, files: Collection[str]) -> tuple[Diagnos
         profile = workflow.resources.get(state.resources, {})
         if not name or "image" in profile or posixpath.normpath(name) in files:
             continue
+        if on_disk(name):
+            help_line = "it is there, but `.npaignore` or `.gitignore` leaves it out"
+        else:
+            help_line = suggest.did_you_mean(name, files) or "put it beside the pipeline's file"
         found.append(
             report(
                 Code.SCRIPT_NOT_THERE,
                 f"'{name[:80]}' is not among the files that are staged for '{state.name}'",
                 workflow.positions,
                 ("states", state.name, "run", "argv", number),
-                help=suggest.did_you_mean(name, files) or "put it beside the pipeline's file",
+                help=help_line,
             )
         )
     return tuple(found)
