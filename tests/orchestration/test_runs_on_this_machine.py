@@ -463,3 +463,21 @@ def test_a_run_leaves_only_private_files(bench: Bench) -> None:
         mode = path.lstat().st_mode & 0o777
         if not path.is_symlink():
             assert not mode & 0o077, f"{path}: {oct(mode)}"
+
+
+def test_an_override_reaches_the_step_with_the_type_of_its_default(bench: Bench) -> None:
+    text = """
+config: {nap: 0.2, rounds: 2, fast: false, name: x}
+states:
+  a:
+    params: {rounds: 5}
+    run: {shell: 'echo "$NPA_PARAMS" > "$WORK/params"; echo "{{config.nap}}" > "$WORK/text"'}
+    terminal: true
+"""
+    overrides = {"nap": "4", "rounds": "7", "fast": "true", "name": "8"}
+    outcome, _ = bench.run(text, overrides=overrides)
+    assert outcome.ending is Ending.COMPLETED
+    assert json.loads((bench.work / "params").read_text()) == {
+        "nap": 4.0, "rounds": 5, "fast": True, "name": "8",
+    }  # fmt: skip
+    assert (bench.work / "text").read_text() == "4\n"

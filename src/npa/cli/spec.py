@@ -40,8 +40,10 @@ def tools_of(catalogs: Sequence[Path]) -> Tools:
 def load(spec: Path, var: Sequence[str], tools: Tools) -> Loaded:
     """The file as loaded, with all its problems. Raises UsageError if it cannot be read."""
     from npa.workflow.load import load_file
+    from npa.workflow.overrides import with_misfits
 
-    return load_file(spec, tools=tools, overrides=pairs(var, "--var"))
+    overrides = pairs(var, "--var")
+    return with_misfits(load_file(spec, tools=tools, overrides=overrides), overrides)
 
 
 def require(spec: Path, var: Sequence[str], tools: Tools, *, not_done: str) -> Workflow:

@@ -26,6 +26,7 @@ from npa.workflow.diagnostics import Diagnostic
 from npa.workflow.graph import Graph, compile_graph
 from npa.workflow.load import Loaded, load_text
 from npa.workflow.meaning import Workflow
+from npa.workflow.overrides import declared
 from npa.workflow.payload import PayloadSchema
 from npa.workflow.tools import Tools
 from npa.workflow.walk import Context, Walk, make_context
@@ -105,6 +106,8 @@ class Prepared:
     diagnostics: tuple[Diagnostic, ...]
     tree: SourceTree | None
     schemas: Mapping[str, PayloadSchema] = field(default_factory=dict)
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    """What the file says for the overridden keys: it gives their types in NPA_PARAMS."""
 
     def new_walk(self) -> Walk:
         return Walk(self.graph, self.context)
@@ -211,6 +214,7 @@ def prepare(
         diagnostics=loaded.diagnostics,
         tree=tree,
         schemas=schemas_of(workflow, tools, Path(request.spec_path).parent) if with_schemas else {},
+        defaults=declared(loaded.source.value, request.overrides),
     )
 
 

@@ -301,6 +301,7 @@ def make_drive(
         secrets={**_store_secrets(host, request), **_shared_secrets(host, prepared)},
         named_secrets=host.secrets,
         grace_seconds=prepared.policy.grace_seconds,
+        defaults=prepared.defaults,
     )
     engine = host.engine(request, host.home)
     plan = Plan(

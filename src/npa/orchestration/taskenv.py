@@ -14,6 +14,7 @@ from npa.orchestration.journal.entries import Cause
 from npa.orchestration.seal import plain
 from npa.orchestration.state import Attempt
 from npa.target.secret import Secret
+from npa.workflow.overrides import typed
 from npa.workflow.step import Artifact, Step
 
 
@@ -22,7 +23,8 @@ class JobSettings:
     """What all jobs of a run share.
 
     `env` and `secrets` go to every task (storage access, variables named at submit);
-    `named_secrets` only to tasks whose state asks for them by name.
+    `named_secrets` only to tasks whose state asks for them by name. `defaults` are the file's own
+    values of the keys that `--var` set: their types are those of NPA_PARAMS.
     """
 
     run_id: str
@@ -33,6 +35,7 @@ class JobSettings:
     secrets: Mapping[str, Secret] = field(default_factory=dict)
     named_secrets: Mapping[str, Secret] = field(default_factory=dict)
     grace_seconds: float = 10.0
+    defaults: Mapping[str, object] = field(default_factory=dict)
 
 
 def build_job(settings: JobSettings, attempt: Attempt, steps: Sequence[Step]) -> Job:
@@ -58,7 +61,7 @@ def _task(settings: JobSettings, attempt: Attempt, step: Step) -> Task:
         "NPA_RUN_URI": settings.run_uri,
         "NPA_INPUTS": _artifacts(step.inputs),
         "NPA_OUTPUTS": _artifacts(step.outputs),
-        "NPA_PARAMS": json.dumps(plain(step.config), ensure_ascii=False),
+        "NPA_PARAMS": json.dumps(plain(_params(settings, step)), ensure_ascii=False),
         "NPA_DECISION_URI": step.decision_uri,
         **_checkpoint(attempt, step),
         **dict(step.env),
@@ -68,6 +71,12 @@ def _task(settings: JobSettings, attempt: Attempt, step: Step) -> Task:
         **{n: settings.named_secrets[n] for n in step.secrets if n in settings.named_secrets},
     }
     return Task(step=step, env=env, secrets=secrets)
+
+
+def _params(settings: JobSettings, step: Step) -> Mapping[str, object]:
+    if not settings.defaults:
+        return step.config
+    return typed(step.config, step.params, settings.defaults)
 
 
 def _checkpoint(attempt: Attempt, step: Step) -> dict[str, str]:

@@ -90,6 +90,7 @@ def _preview_settings(prepared: Prepared, storage: StorageAccess) -> JobSettings
         workdir="",
         env=storage.env,
         secrets={name: Secret("-") for name in (*storage.secrets, *request.secrets)},
+        defaults=prepared.defaults,
     )
 
 

@@ -29,6 +29,7 @@ from npa.orchestration.submission import findings, make_request, refuse, refuse_
 from npa.target.environment import present_environment
 from npa.target.home import Home
 from npa.workflow.load import load_text
+from npa.workflow.overrides import with_misfits
 
 EngineName = Literal["skypilot", "local"]
 STATUS: Mapping[Ending, str] = {
@@ -161,6 +162,7 @@ def _prepared(
     if whole is not text and not read_raw(text, str(spec)).staged:
         stage_source = False
     loaded = load_text(whole, filename=str(spec), tools=tools, overrides=overrides)
+    loaded = with_misfits(loaded, overrides)
     if loaded.workflow is None:
         raise InvalidWorkflow(loaded.diagnostics, str(spec), text)
     request: Request = make_request(
