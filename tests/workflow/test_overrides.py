@@ -20,6 +20,7 @@ states: {a: {run: {shell: "echo {{config.nap}} {{config.rounds}}"}, terminal: tr
         ("1e3", 0.2, 1000.0),
         ("7", 2, 7),
         ("-07", 2, -7),
+        ("0.5", 1, 0.5),
         ("true", False, True),
         ("0", True, False),
         ("7", "abc", "7"),
@@ -38,9 +39,8 @@ def test_an_override_is_read_as_the_type_of_its_default(
 @pytest.mark.parametrize(
     ("key", "text", "code", "kind"),
     [
-        ("rounds", "abc", "NPA021", "an integer"),
-        ("rounds", "2.5", "NPA021", "an integer"),
-        ("rounds", "", "NPA021", "an integer"),
+        ("rounds", "abc", "NPA021", "a number"),
+        ("rounds", "", "NPA021", "a number"),
         ("nap", "abc", "NPA021", "a number"),
         ("nap", "nan", "NPA021", "a number"),
         ("nap", "1e999", "NPA021", "a number"),

@@ -19,12 +19,13 @@ from npa.workflow.step import Scalar
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,400}")
 _NUMBER = re.compile(r"[-+]?([0-9]{1,400}\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,4})?")
-_WANTED = {bool: "`true` or `false`", int: "an integer", float: "a number"}
+_WANTED = {bool: "`true` or `false`", int: "a number", float: "a number"}
 
 
 def read_as(text: str, default: object) -> Scalar:
-    """The override as the type of `default`: boolean, integer or number; any other keeps the text.
+    """The override as the type of `default`: boolean or number; any other keeps the text.
 
+    A default of `1` may stand for any number: an integer is read as one, `0.5` as 0.5.
     Raises ValueError if the text is no such value. Truth is that of `if`: 1 and 0 count.
     """
     word = text.strip()
@@ -33,11 +34,9 @@ def read_as(text: str, default: object) -> Scalar:
         if found not in (0, 1):
             raise ValueError(text)
         return bool(found)
-    if isinstance(default, int):
-        if not _INTEGER.fullmatch(word):
-            raise ValueError(text)
-        return int(word)
-    if isinstance(default, float):
+    if isinstance(default, int | float):
+        if isinstance(default, int) and _INTEGER.fullmatch(word):
+            return int(word)
         if not _NUMBER.fullmatch(word) or not math.isfinite(float(word)):
             raise ValueError(text)
         return float(word)
