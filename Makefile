@@ -30,7 +30,7 @@ simulate: $(VENV)/.dev ## drawn schedules against the simulated world (SEEDS=200
 e2e-local: $(VENV)/.bdd100k ## run the bdd100k pipeline on this machine, and check what it measured
 	@$(RUN_PYTEST) tests/e2e/test_bdd100k.py -m e2e
 
-e2e-skypilot: $(VENV)/.dev ## a real SkyPilot on a real Slurm of four fake nodes here (Debian, root), 15 minutes
+e2e-skypilot: $(VENV)/.dev ## a real SkyPilot on a real Slurm of four fake nodes here (Debian, root), 25 minutes
 	@scripts/e2e-skypilot.sh
 
 fuzz: $(VENV)/fuzz/.made ## fuzz the loader for MINUTES=10, guided by the branches that it reaches
