@@ -103,7 +103,7 @@ def golden(npa: Run, request: pytest.FixtureRequest, tmp_path: Path, own_home: P
             text = re.sub(pattern, shown, text)
         path = GOLDEN / f"{name}.txt"
         if update:
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         assert path.exists(), f"no golden file: run pytest with --update-golden\n{text}"
         assert text == path.read_text()
