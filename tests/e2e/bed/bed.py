@@ -241,7 +241,11 @@ def up() -> int:
         say(f"skipped: {reason}")
         return CANNOT
     began = time.monotonic()
-    install_packages()
+    try:
+        install_packages()
+    except SystemExit as failed:
+        say(f"skipped: Debian's packages cannot be installed: {failed}")
+        return CANNOT
     OPT.mkdir(parents=True, exist_ok=True)
     sky_bin = install_skypilot()
     node_python = install_node_python()
