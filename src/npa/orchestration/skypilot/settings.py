@@ -10,6 +10,7 @@ from typing import Any
 
 from npa.errors import UsageError
 from npa.orchestration.skypilot.configs import Controller
+from npa.workflow.suggest import Suggester
 
 
 class Cloud(Enum):
@@ -18,6 +19,9 @@ class Cloud(Enum):
     KUBERNETES = "k8s"
     SLURM = "slurm"
     NEBIUS = "nebius"
+
+
+_CLOUDS = {"kubernetes": Cloud.KUBERNETES, **{cloud.value: cloud for cloud in Cloud}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +38,18 @@ class Aim:
 
 def parse_infra(text: str) -> Aim:
     """`k8s/<context>`, `slurm/<cluster>` or `nebius`. Raises UsageError."""
-    word, _, name = text.partition("/")
-    word = "k8s" if word == "kubernetes" else word
-    known = {cloud.value: cloud for cloud in Cloud}
-    if word not in known or bool(name) != (word != Cloud.NEBIUS.value):
-        raise UsageError(
-            f"`{text}` is no infrastructure" if text else "no infrastructure is named",
-            not_done="nothing was started",
-            hint="`--infra k8s/CONTEXT`, `--infra slurm/CLUSTER` or `--infra nebius`",
-            code="INFRA",
-        )
-    return Aim(known[word], name)
+    word, slash, name = text.partition("/")
+    cloud = _CLOUDS.get(word)
+    if cloud is not None and bool(name) == (cloud is not Cloud.NEBIUS):
+        return Aim(cloud, name)
+    meant = Suggester().closest(word, _CLOUDS) if cloud is None else ""
+    close = f"did you mean `{meant}{slash}{name}`? " if meant else ""
+    raise UsageError(
+        f"`{text}` is no infrastructure" if text else "no infrastructure is named",
+        not_done="nothing was started",
+        hint=f"{close}`--infra k8s/CONTEXT`, `--infra slurm/CLUSTER` or `--infra nebius`",
+        code="INFRA",
+    )
 
 
 @dataclass(frozen=True, slots=True)
