@@ -55,6 +55,12 @@ _OPTIONS = (
         show_default=True,
         help="Accept the licence of Isaac for the tasks that run it.",
     ),
+    click.option(
+        "--documents",
+        metavar="FOLDER",
+        default="",
+        help="With `--plan-only`: write each job's document to a new folder; `-` prints them.",
+    ),
 )
 _PATHS = ("sky_bin", "kubeconfig", "slurm_config")
 _PLAIN = ("infra", "registry", "controller", "accept_eula")
@@ -67,8 +73,14 @@ def skypilot_options(function: F) -> F:
 
 
 def take_settings(options: MutableMapping[str, Any]) -> dict[str, object]:
-    """Take these options out of `options`: what they say beyond the defaults, for the request."""
-    from npa.orchestration.skypilot.settings import Settings
+    """Take what a run keeps out of `options`: what it says beyond the defaults, for the request.
+
+    Raises UsageError for a place that cannot be one.
+    """
+    from npa.orchestration.skypilot.settings import Settings, parse_infra
+
+    if options["infra"]:
+        parse_infra(options["infra"])
 
     paths = {name: options.pop(name) for name in _PATHS}
     images = {**_images(options.pop("image")), **pairs(options.pop("image_override"), "--image")}

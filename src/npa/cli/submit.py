@@ -22,7 +22,7 @@ from npa.cli.options import (
 )
 from npa.cli.output import Output
 from npa.cli.skypilot_options import skypilot_options, take_settings
-from npa.cli.spec import plural, require_submittable, show_warnings, tools_of
+from npa.cli.spec import require_submittable, show_warnings, tools_of
 
 if TYPE_CHECKING:
     from npa.orchestration.prepare import Prepared
@@ -135,15 +135,19 @@ def submit_file(
     detach: bool,
     plan_only: bool,
     as_json: bool,
+    documents: str = "",
     engine_options: Mapping[str, object] | None = None,
 ) -> int:
     """Prepare, check, begin, drive. Each step has no effect unless the ones before it are done."""
     from npa.cli.host import host_for
+    from npa.cli.plan_only import show_plan
     from npa.orchestration.hosts import make_host
     from npa.orchestration.prepare import prepare
     from npa.orchestration.submission import make_request, refuse_incomplete
     from npa.target.home import Home
 
+    if documents and not plan_only:
+        raise click.UsageError("`--documents` shows a plan, so it needs `--plan-only`")
     output = Output(as_json=as_json)
     tools = tools_of(catalogs)
     workflow, loaded, raw = require_submittable(spec, var, tools, not_done="nothing was started")
@@ -176,7 +180,7 @@ def submit_file(
     if plan_only:
         host = host_for(replace(request, secrets=(), env=()))
         prepared = prepare(request, tools, environment=os.environ, loaded=loaded)
-        _show_plan(output, host, prepared)
+        show_plan(output, host, prepared, documents)
         return ExitCode.OK
     if engine == "skypilot":
         prepared = prepare(request, tools, environment=os.environ, loaded=loaded)
@@ -198,76 +202,6 @@ def _begin(output: Output, host: Host, prepared: Prepared, *, detach: bool) -> i
     if detach:
         return hand_over(output, run)
     return drive(output, host, run, prepared=prepared)
-
-
-def _show_plan(output: Output, host: Host, prepared: Prepared) -> None:
-    """The public shape of a plan that is not submitted; nothing has been written anywhere."""
-    from npa.cli.plan import show_steps
-    from npa.orchestration.hosts import missing, rendered
-    from npa.orchestration.submission import findings
-    from npa.workflow.plan import default_assumption, make_plan, plan_json
-
-    request = prepared.request
-    by_skypilot = request.engine == "skypilot"
-    assume = prepared.policy.assume_decision or default_assumption(prepared.graph, prepared.context)
-    plan = make_plan(prepared.graph, prepared.context, assume)
-    found = missing(host, prepared) if by_skypilot else findings(host, prepared)
-    blocked = any(finding.blocking for finding in found)
-    documents = rendered(host, prepared)
-    output.document(
-        {
-            "status": "PLANNED",
-            "lifecycle_state": "PLAN_ONLY",
-            "submission_state": "NOT_SUBMITTED",
-            "submission_receipt": None,
-            "run_id": request.run_id,
-            "run_prefix_uri": request.run_uri,
-            "workflow": prepared.workflow.name,
-            "engine": request.engine,
-            "steps": len(plan.steps),
-            "secret_env_hints": list(request.secrets),
-            "source": _source(prepared),
-            "preflight": {
-                "decision": "blocked" if blocked else "ready",
-                "checks": [
-                    {
-                        "code": finding.code,
-                        "path": finding.path,
-                        "message": finding.message,
-                        "remedy": finding.remedy,
-                        "blocking": finding.blocking,
-                    }
-                    for finding in found
-                ],
-            },
-            "infrastructure": {
-                "engine": request.engine,
-                **({"infra": request.engine_options.get("infra", "")} if by_skypilot else {}),
-            },
-            "plan": plan_json(plan, prepared.context),
-            "skypilot_yaml": documents,
-        }
-    )
-    show_steps(output, plan.steps)
-    if documents:
-        output.line(documents.rstrip("\n"))
-    for finding in found:
-        output.line(f"{finding.path or 'the run'}: {finding.message} ({finding.code})")
-    output.note(f"planned {plural(len(plan.steps), 'step')}; nothing was submitted")
-
-
-def _source(prepared: Prepared) -> dict[str, object]:
-    tree = prepared.tree
-    if tree is None:
-        return {"status": "none", "uri": ""}
-    return {
-        "status": "pinned",
-        "uri": "",
-        "fingerprint": tree.digest,
-        "files": len(tree.files),
-        "commit": tree.commit,
-        "dirty": tree.dirty,
-    }
 
 
 @click.command("run-spec")

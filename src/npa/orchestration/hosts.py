@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from npa.orchestration.local.engine import LocalEngine
     from npa.orchestration.logs import LogReader
     from npa.orchestration.prepare import Prepared, Request
+    from npa.orchestration.skypilot.render_plan import RenderedPlan
     from npa.workflow.tools import Tools
 
 ENGINES = ("local", "skypilot")
@@ -119,13 +120,13 @@ def missing(host: Host, prepared: Prepared) -> Sequence[Finding]:
     )
 
 
-def rendered(host: Host, prepared: Prepared) -> str:
-    """The documents that the run's plan would launch, as YAML; "" for an engine without any."""
+def rendered(host: Host, prepared: Prepared) -> RenderedPlan | None:
+    """The jobs that the run's plan would launch; None for an engine without documents."""
     if prepared.request.engine != "skypilot":
-        return ""
+        return None
     from npa.orchestration.skypilot.missing import render_preview
 
-    return render_preview(prepared, host.tools, host.storage)[0].text
+    return render_preview(prepared, host.tools, host.storage)[0]
 
 
 def _unknown(engine: str) -> UsageError:

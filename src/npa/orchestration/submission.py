@@ -135,15 +135,18 @@ def refuse_incomplete(request: Request, prepared: Prepared, host: Host) -> None:
     stage(host, request, host.open_store(request.run_uri), prepared.tree)
 
 
+def finding_text(finding: Finding) -> str:
+    """A finding in one line: where, what, its code, and the way out."""
+    remedy = f"; {finding.remedy}" if finding.remedy else ""
+    return f"{finding.path or 'the run'}: {finding.message} ({finding.code}){remedy}"
+
+
 def refuse(found: Sequence[Finding], spec: str) -> None:
     """Raise one error that names every blocking finding, each with its way out."""
     blocking = [finding for finding in found if finding.blocking]
     if not blocking:
         return
-    lines = [
-        f"  {finding.path or 'the run'}: {finding.message} ({finding.code}); {finding.remedy}"
-        for finding in blocking
-    ]
+    lines = [f"  {finding_text(finding)}" for finding in blocking]
     count = f"{len(blocking)} reason{'s' if len(blocking) != 1 else ''}"
     raise EngineError(
         f"{spec} cannot run here, for {count}\n" + "\n".join(lines),

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from npa.workflow.tools import Tools
 
 
+_CREDENTIALS = (
+    "export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or set `storage:` in config.yaml"
+)
+
+
 def missing(
     prepared: Prepared,
     *,
@@ -133,19 +138,20 @@ def _store(request: Request, storage: StorageAccess) -> Iterator[Finding]:
             blocking=True,
         )
     if where.scheme != "s3":
+        remedy = "`--store s3://BUCKET/PREFIX/`, or `--var bucket=NAME` where the file has one"
         yield Finding(
             "STORE_NOT_SHARED",
             "",
             f"{run_uri} cannot be reached from other machines",
-            "`--store s3://BUCKET/PREFIX/`, or `--var bucket=NAME` where the file has one",
+            remedy if storage.secrets else f"{remedy}; for its credentials {_CREDENTIALS}",
             blocking=True,
         )
-    if not storage.secrets:
+    elif not storage.secrets:
         yield Finding(
             "STORAGE_CREDENTIALS",
             "",
             "there are no credentials for the store",
-            "export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or set `storage:` in config.yaml",
+            _CREDENTIALS,
             blocking=True,
         )
 
