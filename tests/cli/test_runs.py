@@ -205,11 +205,31 @@ def test_logs_follow_ends_when_the_driver_is_dead_and_says_what_comes_next(
     driver.kill()
     driver.wait()
     _, err = process.communicate(timeout=DEADLINE_SECONDS)
-    assert process.returncode == 0
+    assert process.returncode == 3
     assert "the driver of r1 is dead" in err
     assert "`npa workflow resume r1`" in err
-    assert npa("workflow", "status", "r1", "--watch").code == 0  # does not wait for ever
     npa("workflow", "cancel", "r1")
+
+
+def test_a_look_at_a_run_that_nobody_drives_ends_with_3_and_says_resume(
+    npa: Run, tmp_path: Path, waiting: Path
+) -> None:
+    driver = foreground(tmp_path, waiting)
+    until(npa, "r1", "running")
+    watch = follower(tmp_path, "status", "r1", "--watch", "--interval", "0.1")
+    first_line(watch, of_stderr=True)
+    driver.kill()
+    driver.wait()
+    _, err = watch.communicate(timeout=DEADLINE_SECONDS)
+    assert watch.returncode == 3
+    for said in (err, npa("workflow", "status", "r1", "--watch").stderr):
+        assert "the driver of r1 is dead" in said
+        assert "`npa workflow resume r1` goes on with it" in said
+    assert npa("workflow", "status", "r1").code == 3
+    assert npa("workflow", "status", "r1", "--json").code == 3
+    (tmp_path / "go").touch()
+    assert npa("workflow", "resume", "r1").code == 0
+    assert npa("workflow", "status", "r1", "--watch").code == 0
 
 
 def test_a_watch_tells_each_step_by_name_and_time(npa: Run, tmp_path: Path, waiting: Path) -> None:
@@ -264,7 +284,7 @@ def test_a_killed_driver_is_picked_up_where_it_stopped(
     until(npa, "r1", "running")
     driver.kill()
     driver.wait()
-    assert "no driver" in npa("workflow", "status", "r1").stderr
+    assert "`npa workflow resume r1`" in npa("workflow", "status", "r1").stderr
     (tmp_path / "go").touch()
     result = npa("workflow", "resume", "r1", "--json")
     document = json.loads(result.stdout)

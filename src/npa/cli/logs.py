@@ -94,9 +94,8 @@ def logs(
         sources = [source for _, _, found in opened for source in found or ()]
         for source in sources:
             printer.print(source, tail, titled=len(attempts) > 1 or len(sources) > 1)
-        if follow:
-            _follow(output, run, printer, choice, opened)
-    return ExitCode.UNVERIFIED if printer.unseen else ExitCode.OK
+        ended = _follow(output, run, printer, choice, opened) if follow else ExitCode.OK
+    return ExitCode.UNVERIFIED if printer.unseen else ended
 
 
 def chosen(
@@ -178,14 +177,16 @@ def _follow(
     printer: Printer,
     choice: Choice,
     opened: list[tuple[str, Attempt, list[Source] | None]],
-) -> None:
+) -> ExitCode:
     from npa.cli.follow import Follower
-    from npa.cli.look import tell_rest
+    from npa.cli.look import exit_code_of_rest, tell_rest
 
     stage = choice.stage or ""
     follower = Follower(run, printer, choice.wants, step=stage)
     follower.begin(opened)
-    tell_rest(output, run, follower.follow())
+    rest = follower.follow()
+    tell_rest(output, run, rest)
+    return exit_code_of_rest(rest)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import assert_never
 
+from npa.cli.exit_codes import ExitCode
 from npa.cli.host import reading_host
 from npa.cli.output import Output
 from npa.errors import NpaError, StorageError
@@ -122,6 +123,19 @@ def tell_rest(output: Output, run: OpenRun, rest: Rest) -> None:
     output.hint(f"`npa workflow resume {run_id}` goes on with it")
 
 
+def exit_code_of_rest(rest: Rest) -> ExitCode:
+    """Of a command that looked at a run that is not over: does it go on by itself?"""
+    match rest:
+        case Rest.MOVES | Rest.OVER:
+            return ExitCode.OK
+        case Rest.HELD:
+            return ExitCode.HELD
+        case Rest.DEAD | Rest.LEFT | Rest.UNDRIVEN:
+            return ExitCode.PARTIAL
+        case _:
+            assert_never(rest)
+
+
 def held_text(hold: Held) -> str:
     """A hold in one sentence."""
     return f"{hold.subject or 'the run'} is held: {hold.reason} ({hold.code})"
@@ -146,4 +160,13 @@ def _workflow_name(run: OpenRun) -> str:
     return path.rpartition("/")[2].removesuffix(".yaml")
 
 
-__all__ = ["Rest", "held_text", "look", "open_for_reading", "ref_of", "rest_of", "tell_rest"]
+__all__ = [
+    "Rest",
+    "exit_code_of_rest",
+    "held_text",
+    "look",
+    "open_for_reading",
+    "ref_of",
+    "rest_of",
+    "tell_rest",
+]

@@ -17,6 +17,7 @@ from npa.cli.progress import decision_text, progress, span, worth_telling
 from npa.errors import NpaError, StorageError
 
 if TYPE_CHECKING:
+    from npa.cli.look import Rest
     from npa.orchestration.registry import RunPlace
     from npa.orchestration.runs import Host, OpenRun
     from npa.views.planned import Planned, PlannedStep
@@ -46,7 +47,7 @@ def status(run_id: str, watch: bool, interval: float, cached: bool, as_json: boo
     RUN is a run ID, the unique start of one, or the URI of a run's root.
     """
     from npa.cli.ahead import planned_of
-    from npa.cli.look import look, open_for_reading
+    from npa.cli.look import look, open_for_reading, rest_of, tell_rest
 
     if cached and watch:
         raise click.UsageError("`--cached` looks at nothing, so there is nothing to watch")
@@ -55,8 +56,12 @@ def status(run_id: str, watch: bool, interval: float, cached: bool, as_json: boo
     view = look(host, run, cached=cached)
     if watch and not settled(view, run):
         view = _watch(output, host, run, interval)
+    rest = rest_of(run)  # may have read that the run is over
+    if run.state.lifecycle.over and not view.completion_recorded:
+        view = look(host, run, cached=cached)
     show(output, replace(view, planned=planned_of(run)))
-    return exit_code_of_view(view)
+    tell_rest(output, run, rest)
+    return exit_code_of_view(view, rest)
 
 
 def settled(view: RunView, run: OpenRun) -> bool:
@@ -93,15 +98,17 @@ def _waits(view: RunView, run: OpenRun) -> dict[str, str]:
     return {s.path: s.reason for s in view.steps if s.live and s.reason != known.get(s.path)}
 
 
-def exit_code_of_view(view: RunView) -> ExitCode:
-    """0 on its way or succeeded, 1 failed or cancelled, 2 not to be trusted, 10 held."""
+def exit_code_of_view(view: RunView, rest: Rest) -> ExitCode:
+    """0 on its way or succeeded, 1 failed or cancelled, 2 not to be trusted, 3 nobody drives it,
+    10 held."""
+    from npa.cli.look import exit_code_of_rest
     from npa.views.status import Verification
 
     if view.verification in (Verification.INCONSISTENT, Verification.UNAVAILABLE):
         return ExitCode.UNVERIFIED
     if view.status == "HELD":
         return ExitCode.HELD
-    return ExitCode.OK if view.status in _GOOD else ExitCode.FAILED
+    return exit_code_of_rest(rest) if view.status in _GOOD else ExitCode.FAILED
 
 
 def _counts(view: RunView) -> str:
@@ -138,7 +145,8 @@ def show(output: Output, view: RunView) -> None:
         if len(ahead) > PLANNED_ROWS:
             rows.append((f"and {len(ahead) - PLANNED_ROWS} more", "", "", ""))
         output.table(("STEP", "STATE", "TIME", "DETAIL"), rows)
-    _show_what_needs_you(output, view)
+    for problem in view.problems:
+        output.warning(problem)
 
 
 def progress_text(planned: Planned) -> str:
@@ -151,21 +159,6 @@ def progress_text(planned: Planned) -> str:
 def _planned_row(step: PlannedStep) -> tuple[str, str, str, str]:
     many = f"at most {step.at_most}" if step.at_most > 1 else ""
     return step.path, "planned" if step.certain else "may run", "", many
-
-
-def _show_what_needs_you(output: Output, view: RunView) -> None:
-    from npa.cli.look import held_text
-    from npa.views.status import Liveness
-
-    for problem in view.problems:
-        output.warning(problem)
-    for hold in view.holds:
-        output.warning(held_text(hold))
-        if hold.remedy:
-            output.hint(hold.remedy)
-    left = view.driver is Liveness.NONE and view.driver_where and not view.completion_recorded
-    if view.driver is Liveness.DEAD or (left and not view.holds):
-        output.hint(f"no driver: `npa workflow resume {view.run_id}` goes on with it")
 
 
 def _recorded(view: RunView) -> str:
