@@ -7,12 +7,16 @@ import os
 import shutil
 import signal
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from behaviour.conftest import TRACE, WAIT, Machine, chain, group, spec
 from chaos.server import s3_process
+from chaos.world import living
+from npa.orchestration.journal import entries as e
+from npa.orchestration.journal.chain import key_of
 from npa.orchestration.journal.entries import Cause
 from npa.orchestration.local import layout
 from npa.orchestration.state import Lifecycle
@@ -306,3 +310,31 @@ def test_a_rank_that_dies_ends_its_gang_and_a_retry_starts_all_ranks_anew(
     first = machine.state().waves["a"].attempts[0].end
     assert first is not None
     assert (first.members["a"].rank, first.members["a"].signal) == (1, signal.SIGKILL)
+
+
+@pytest.mark.req("D-01")
+@pytest.mark.parametrize("kept", ["the job's folder", "nothing of the job"])
+def test_a_loss_of_power_that_takes_the_newest_frame_takes_its_job_too(
+    machine: Machine, kept: str
+) -> None:
+    """The name of a frame is made durable while its jobs start: what if it never was?"""
+    driver = machine.submit(chain(a=f"{TRACE}; {WAIT}", b=TRACE))
+    machine.until_running("a")
+    kill(driver)
+    for pid in living(str(machine.home)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    machine.until(lambda: not living(str(machine.home)), "everything to be gone")
+    frames = machine.frames()
+    launched = next(f.n for f in frames for x in f.entries if isinstance(x, e.Intent))
+    for frame in frames[launched - 1 :]:
+        (machine.home / "runs" / "r1" / key_of(frame.n)).unlink()
+    if kept == "nothing of the job":
+        shutil.rmtree(machine.home / "jobs" / "r1")
+    machine.go()
+    resumed = machine.npa("workflow", "resume", "r1")
+    assert resumed.code == 0, resumed
+    assert machine.traces() == ["a", "a", "b"]
+    ends = [x for f in machine.frames() for x in f.entries if isinstance(x, e.Ended)]
+    lost = [x for x in ends if x.result is not e.Result.SUCCEEDED]
+    assert [x.code for x in lost] == (["SHIM_LOST"] if kept == "the job's folder" else [])

@@ -37,7 +37,7 @@ class Blind(Store):
     """Creates nothing and shows nothing, from now on."""
 
     def create(
-        self, key: str, data: bytes, *, durable: bool = False
+        self, key: str, data: bytes, *, durable: bool = False, later: bool = False
     ) -> CreateOutcome | Unavailable:
         return Unavailable("timeout", "", "test", 0.0)
 
@@ -46,7 +46,7 @@ class Shy(Store):
     """Says that something exists and cannot show it."""
 
     def create(
-        self, key: str, data: bytes, *, durable: bool = False
+        self, key: str, data: bytes, *, durable: bool = False, later: bool = False
     ) -> CreateOutcome | Unavailable:
         return CreateOutcome.OTHER
 

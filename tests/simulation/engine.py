@@ -49,6 +49,7 @@ class QueueEngine:
     name = "sim"
     launches_groups = True
     launch_window_seconds = WINDOW_SECONDS
+    jobs_end_with_host = False
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -198,6 +199,7 @@ class LocalLikeEngine(QueueEngine):
     name = "local"
     launches_groups = False
     launch_window_seconds = 0.0
+    jobs_end_with_host = True
 
     def _launch(self, job: Job, fault: str) -> LaunchReply:
         sealed = self._world.provider.sealed

@@ -11,6 +11,7 @@ class Op(Enum):
     LIST = "list"  # journal
     READ = "read"  # journal
     CREATE = "create"  # journal
+    HARDEN = "harden"  # journal, of a driver whose jobs end with its machine
     LOOK = "look"  # artifacts
     PREFLIGHT = "preflight"
     LAUNCH = "launch"
@@ -77,6 +78,7 @@ KINDS: dict[Op, tuple[str, ...]] = {
         "burst-after",  # it happened, and then 503 for a while
         "full",
     ),
+    Op.HARDEN: ("unavailable", "outage"),
     Op.LOOK: ("unavailable", "outage"),
     Op.PREFLIGHT: ("blocked",),
     Op.LAUNCH: (KILL_BETWEEN, *TRANSPORT, *NATURES),

@@ -36,6 +36,7 @@ class SimStorage:
         self._world = world
         self._faulty = faulty
         self._ignores = ignores_conditions
+        self._soft = False
 
     def _enter(self, op: Op) -> str:
         return self._world.enter(op) if self._faulty else ""
@@ -70,14 +71,24 @@ class SimStorage:
         return Found(infos, SOURCE, self._world.wall)
 
     def create(
-        self, key: str, data: bytes, *, durable: bool = False
+        self, key: str, data: bytes, *, durable: bool = False, later: bool = False
     ) -> CreateOutcome | Unavailable:
         if not self._faulty:
             return self._create(key, data)
+        self._soft = self._soft or later
         outcome = self._try_to_create(key, data)
         if outcome in (CreateOutcome.CREATED, CreateOutcome.MINE) and key.startswith(FOLDER):
             self._world.process.acked = int(key[-15:-5])
         return outcome
+
+    def harden(self) -> Unavailable | None:
+        if not self._soft:
+            return None
+        fault = self._enter(Op.HARDEN)
+        if self._world.is_down("creates", fault):
+            return self._unavailable("EIO")
+        self._soft = False
+        return None
 
     def _try_to_create(self, key: str, data: bytes) -> CreateOutcome | Unavailable:
         world = self._world

@@ -48,6 +48,31 @@ def test_a_durable_create_syncs_the_file_before_its_name_and_the_folder_after(
     assert calls == ["sync file", "link", "sync folder"]
 
 
+def test_a_name_that_may_wait_is_made_durable_by_harden_and_only_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("j/1", b"x")
+    calls: list[str] = []
+    broken = [OSError(errno.EIO, "the disk"), OSError(errno.ENOSPC, "full")]
+    fsync = os.fsync
+
+    def spy(fd: int) -> None:
+        folder = stat.S_ISDIR(os.fstat(fd).st_mode)
+        calls.append("folder" if folder else "file")
+        if folder and broken:
+            raise broken.pop()
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    assert store.create("j/2", b"x", durable=True, later=True) is CreateOutcome.CREATED
+    assert calls == ["file"]
+    answers = [store.harden() for _ in range(4)]
+    assert [a is None for a in answers] == [False, False, True, True]
+    assert isinstance(answers[1], Unavailable)
+    assert answers[1].cause == "io_error"
+    assert calls == ["file", "folder", "folder", "folder"]
+
+
 def test_finding_my_own_bytes_makes_them_durable_too(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

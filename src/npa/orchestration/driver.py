@@ -179,6 +179,7 @@ class Driver:
         if committed is not None:
             return committed if committed.ending is not Ending.STOPPED else None
         self._carry_out(tick, began)
+        self._harden()
         self._supervisor.acted(tick.effects, tick.mono)
         self._observer(Snapshot(self.state, tick.waits, tick.holds))
         self._snapshot()
@@ -289,7 +290,10 @@ class Driver:
         """
         if not tick.entries:
             return None
-        result = self._world.journal.append(tick.entries, epoch=self._epoch, at=tick.header.at)
+        later = self._world.engine.jobs_end_with_host
+        result = self._world.journal.append(
+            tick.entries, epoch=self._epoch, at=tick.header.at, later=later
+        )
         doubted = False
         while True:
             match result:
@@ -314,6 +318,17 @@ class Driver:
                     result = again
                 case _:
                     assert_never(result)
+
+    def _harden(self) -> None:
+        """The disk takes its time while the jobs start; nothing goes on before it is done.
+
+        Only where a loss of power that takes the frame takes the jobs, too: at any other end of
+        this process both are still there.
+        """
+        while (cause := self._world.journal.harden()) is not None and not self._asked_to_stop:
+            waits = {"": f"the journal cannot be made durable ({cause.cause}); nothing is lost"}
+            self._observer(Snapshot(self.state, waits, {}))
+            self._world.engine.wait(APPEND_RETRY_SECONDS)
 
     def _snapshot(self) -> None:
         """After the effects: what was launched runs meanwhile."""

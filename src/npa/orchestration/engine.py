@@ -196,6 +196,9 @@ class Engine(Protocol):
     """True if the members of a group are launched as one job (JobGroup), False if one by one."""
     launch_window_seconds: float
     """How long a launch may be in flight; after that (plus skew) an absent job stays absent."""
+    jobs_end_with_host: bool
+    """True if no job outlives a loss of power of the driver's machine: a launch's intent must then
+    survive the driver at once, and a loss of power only before anything is decided on it."""
 
     @property
     def target(self) -> Mapping[str, str]:

@@ -2,7 +2,8 @@
 
 Written by hand because durability is the point: the client library's local store does not fsync.
 A create writes `<name>#<digits>`, fsyncs it, hard-links it to its name (which fails if the name is
-taken) and fsyncs the folder.
+taken) and fsyncs the folder, or leaves that to `harden`: then a loss of power may take the name
+away again, never tear what it names.
 """
 # Paths stay strings here: a journal frame costs half a millisecond in all.
 # ruff: noqa: PTH102, PTH105, PTH108, PTH112, PTH116, PTH120
@@ -36,6 +37,7 @@ class LocalBackend:
     def __init__(self, root: Path) -> None:
         self._root = str(root).rstrip("/")
         self._durable: set[str] = set()  # folders that hold a durable object of ours
+        self._soft: set[str] = set()  # folders with names that `harden` makes durable
 
     def get(self, key: str) -> Blob:
         with _looking():
@@ -57,7 +59,7 @@ class LocalBackend:
         found.sort(key=lambda info: info.key)
         return tuple(found if limit is None else found[:limit])
 
-    def create(self, key: str, data: bytes, durable: bool) -> None:
+    def create(self, key: str, data: bytes, durable: bool, later: bool = False) -> None:
         target = self._path(key)
         folder = os.path.dirname(target)
         with _acting():
@@ -72,9 +74,18 @@ class LocalBackend:
                 raise
             finally:
                 os.unlink(temporary)
-            if durable:
+            if durable and later:
+                self._soft.add(folder)
+            elif durable:
                 _sync_folder(folder)
                 self._durable.add(folder)
+
+    def harden(self) -> None:
+        with _acting():
+            for folder in tuple(self._soft):
+                _sync_folder(folder)
+                self._durable.add(folder)
+                self._soft.discard(folder)
 
     def settle(self, key: str) -> None:
         """Make an object that is already there survive a loss of power."""

@@ -89,7 +89,13 @@ class RemoteBackend:
         found.sort(key=lambda info: info.key)
         return tuple(found if limit is None else found[:limit])
 
-    def create(self, key: str, data: bytes, durable: bool) -> None:  # noqa: ARG002 - one seam
+    def create(
+        self,
+        key: str,
+        data: bytes,
+        durable: bool,  # noqa: ARG002 - one seam
+        later: bool,  # noqa: ARG002
+    ) -> None:
         from obstore.exceptions import AlreadyExistsError
 
         try:
@@ -107,6 +113,9 @@ class RemoteBackend:
 
     def settle(self, key: str) -> None:
         """Nothing to do: an object store's success is durable."""
+
+    def harden(self) -> None:
+        """Nothing to do, neither."""
 
     def put(self, key: str, data: bytes) -> None:
         try:

@@ -120,13 +120,18 @@ class Storage(Protocol):
         ...
 
     def create(
-        self, key: str, data: bytes, *, durable: bool = False
+        self, key: str, data: bytes, *, durable: bool = False, later: bool = False
     ) -> CreateOutcome | Unavailable:
         """Create `key` if it is absent. `Unavailable`: it may or may not exist now.
 
-        `durable`: on return it survives a loss of power, where the store is a local folder.
+        `durable`: on return it survives a loss of power, where the store is a local folder; with
+        `later`, on return of the next `harden`. A process that dies loses it in neither case.
         Raises StoreFull when there is no space; nothing was created then.
         """
+        ...
+
+    def harden(self) -> Unavailable | None:
+        """Make durable what was created with `later`. None: it is."""
         ...
 
     def put(self, key: str, data: bytes) -> None:

@@ -32,7 +32,8 @@ class Backend(Protocol):
     def get(self, key: str) -> Blob: ...
     def head(self, key: str) -> ObjectInfo: ...
     def list(self, prefix: str, after: str, limit: int | None) -> tuple[ObjectInfo, ...]: ...
-    def create(self, key: str, data: bytes, durable: bool) -> None: ...
+    def create(self, key: str, data: bytes, durable: bool, later: bool) -> None: ...
+    def harden(self) -> None: ...
     def settle(self, key: str) -> None: ...
     def put(self, key: str, data: bytes) -> None: ...
     def put_file(self, key: str, path: Path) -> None: ...
@@ -88,7 +89,7 @@ class Store(Storage):
         return self._look(lambda: self._backend.list(folder, after, limit))
 
     def create(
-        self, key: str, data: bytes, *, durable: bool = False
+        self, key: str, data: bytes, *, durable: bool = False, later: bool = False
     ) -> CreateOutcome | Unavailable:
         check_key(key)
         last = Fault("unexpected", "not tried")
@@ -96,7 +97,7 @@ class Store(Storage):
             if turn:
                 self._pause(turn)
             try:
-                self._backend.create(key, data, durable)
+                self._backend.create(key, data, durable, later)
                 return CreateOutcome.CREATED
             except Exists:
                 # Taken, then absent on reading back: somebody removed it, or the store lies.
@@ -112,6 +113,13 @@ class Store(Storage):
             if not last.again:
                 break
         return self._unavailable(last)
+
+    def harden(self) -> Unavailable | None:
+        try:
+            self._backend.harden()
+        except Fault as fault:
+            return self._unavailable(fault)
+        return None
 
     def put(self, key: str, data: bytes) -> None:
         check_key(key)

@@ -40,12 +40,12 @@ class Flaky(Store):
     blind: int
 
     def create(
-        self, key: str, data: bytes, *, durable: bool = False
+        self, key: str, data: bytes, *, durable: bool = False, later: bool = False
     ) -> CreateOutcome | Unavailable:
         fault = self.create_faults.pop(0) if self.create_faults else ""
         if fault == "lost request":
             return Unavailable("timeout", "no reply", "test", NOW)
-        answer = super().create(key, data, durable=durable)
+        answer = super().create(key, data, durable=durable, later=later)
         if fault == "lost reply":
             return Unavailable("timeout", "no reply", "test", NOW)
         return answer

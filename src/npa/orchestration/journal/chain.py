@@ -55,6 +55,7 @@ AppendResult = Appended | Lost | Unknown
 class _Pending:
     frame: Frame
     data: bytes
+    later: bool
 
 
 class Journal:
@@ -164,8 +165,12 @@ class Journal:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def append(self, entries: Sequence[Entry], *, epoch: int, at: float = 0.0) -> AppendResult:
+    def append(
+        self, entries: Sequence[Entry], *, epoch: int, at: float = 0.0, later: bool = False
+    ) -> AppendResult:
         """Write one frame after the head, stamped `at` (now). Raises StoreFull: no space.
+
+        `later`: until `harden` has returned, a loss of power can take the frame away again.
 
         While an earlier append is unresolved its frame is settled first, and the result is about
         *that* frame when it turns out to be `Lost` or `Unknown`.
@@ -188,7 +193,11 @@ class Journal:
         )
         digest = hashlib.sha256(data).hexdigest()
         frame = Frame(n, self.digest, stamp, epoch, self._by, tuple(entries), digest, len(data))
-        return self._offer(_Pending(frame, data))
+        return self._offer(_Pending(frame, data, later))
+
+    def harden(self) -> Unavailable | None:
+        """Let frames that were appended with `later` survive a loss of power. None: they do."""
+        return self.storage.harden()
 
     def settle(self) -> AppendResult | None:
         """Offer an unresolved frame again; None when there is none."""
@@ -196,7 +205,8 @@ class Journal:
 
     def _offer(self, pending: _Pending) -> AppendResult:
         self._pending = pending
-        answer = self.storage.create(key_of(pending.frame.n), pending.data, durable=True)
+        key = key_of(pending.frame.n)
+        answer = self.storage.create(key, pending.data, durable=True, later=pending.later)
         match answer:
             case CreateOutcome.CREATED | CreateOutcome.MINE:
                 self._pending = None

@@ -73,6 +73,7 @@ class LocalEngine:
 
     name = "local"
     launches_groups = False
+    jobs_end_with_host = True
     launch_window_seconds = 0.0  # the claim file settles at once whether a job can still appear
 
     def __init__(

@@ -104,6 +104,7 @@ class SkyPilotEngine:
     name: str = "skypilot"
     launches_groups: bool = True
     launch_window_seconds: float = LAUNCH_WINDOW_SECONDS
+    jobs_end_with_host: bool = False
     _queue: Queue = field(init=False)
     _endpoint: str = ""
     _bound_to: str = ""
