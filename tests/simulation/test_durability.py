@@ -1,4 +1,4 @@
-"""When a frame survives a loss of power: before its effects, or while jobs that end with it start."""
+"""When a frame survives a loss of power: before its effects, or while what ends with it starts."""
 
 from __future__ import annotations
 
