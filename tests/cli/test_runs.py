@@ -326,6 +326,30 @@ def test_each_template_runs_on_this_machine(npa: Run, tmp_path: Path, template: 
     assert f"{template} succeeded" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("template", "error_max", "ends", "rounds"),
+    [
+        ("gate", "0.05", "publish", 0),
+        ("gate", "0.001", "reject", 0),
+        ("loop", "0.05", "publish", 2),
+    ],
+)
+def test_the_templates_with_a_gate_decide_by_a_number_of_an_artifact(
+    npa: Run, tmp_path: Path, template: str, error_max: str, ends: str, rounds: int
+) -> None:
+    (tmp_path / "pipe").mkdir()
+    npa("workflow", "new", template, "-o", f"pipe/{template}.yaml")
+    words = ("--run-id", "r1", "--var", f"error_max={error_max}", "--json")
+    document = json.loads(npa("run", f"pipe/{template}.yaml", *words).stdout)
+    assert (document["status"], document["terminal"]) == ("succeeded", ends)
+    assert len(document["decisions"]) == (rounds or 1)
+    for decision in document["decisions"].values():
+        report = json.loads(Path(decision["uri"].removeprefix("file://")).read_text())
+        assert f"error = {report['error']}" in decision["seen"]
+        met = report["error"] <= float(error_max)
+        assert (decision["value"] != "gate:none") == met
+
+
 def foreground(tmp_path: Path, spec: Path) -> subprocess.Popen[bytes]:
     """A driver in a process of its own, to be killed or signalled."""
     words = ["run", str(spec), "--run-id", "r1", "--var", f"folder={tmp_path}"]

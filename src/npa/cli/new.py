@@ -15,7 +15,8 @@ TEMPLATES = {
     "single": "one step that writes one artifact",
     "chain": "three steps, each reading what the one before it wrote",
     "sweep": "the same step for each item of a list, then a step that reads all results",
-    "gate": "train and grade until the grade is good enough",
+    "gate": "measure a model, and publish or reject it by the measured number",
+    "loop": "train and grade until the measured number is good enough",
     "gang": "one step on two nodes that know their rank",
 }
 
