@@ -75,6 +75,7 @@ def test_what_can_be_set_is_described(golden: Golden, tmp_path: Path) -> None:
     spec = write(tmp_path, BRANCHES)
     golden("describe", "workflow", "describe", spec)
     golden("describe-json", "workflow", "describe", spec, "--json")
+    golden("describe-var", "workflow", "describe", spec, "--var", "limit=5")
 
 
 def test_the_schema_for_editors(npa: Run) -> None:

@@ -67,7 +67,28 @@ def test_the_json_form_has_stable_names() -> None:
     told = describe(workflow_of(TEXT, overrides={"image_tag": "v1"}), SAMPLE_TOOLS).as_json()
     assert set(told) == {"workflow", "description", "initial", "states", "config", "unused"}
     first = told["config"][0]  # type: ignore[index]
-    assert set(first) == {"key", "value", "type", "source", "uses", "line"}
+    assert set(first) == {"key", "value", "type", "source", "uses", "line", "overridden"}
+
+
+def test_what_overrides_a_value_is_told_with_what_stood_there() -> None:
+    text = """
+        config: {lr: 1, idle: 2}
+        states:
+          a: {run: {shell: "echo {{config.lr}}"}, params: {lr: 3}, next: b}
+          b: {toolRef: demo.defaults, params: {depth: 4, own: 5}, terminal: true}
+    """
+    overrides = {"lr": "0.5", "depth": "9"}
+    workflow = workflow_of(text, overrides=overrides)
+    depth = SAMPLE_TOOLS.get("demo.defaults").config_defaults["depth"]  # type: ignore[union-attr]
+    raw = {"config": {"lr": 1, "idle": 2}}
+    keys = {item.key: item for item in describe(workflow, SAMPLE_TOOLS, overrides, raw).keys}
+    told = {
+        key: [(one.where, one.value, one.instead_of) for one in item.overridden]
+        for key, item in keys.items()
+    }
+    assert told["lr"] == [("--var", "0.5", 1), ("states.a.params.lr", 3, "0.5")]
+    assert told["depth"] == [("--var", "9", depth), ("states.b.params.depth", 4, "9")]
+    assert told["idle"] == []
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npa.cli.options import catalog_option, json_option, spec_argument, var_option
+from npa.cli.options import catalog_option, json_option, pairs, spec_argument, var_option
 from npa.cli.output import Output, to_json
-from npa.cli.spec import require, tools_of
+from npa.cli.spec import require, require_loaded, tools_of
 from npa.errors import UsageError
 
 if TYPE_CHECKING:
+    from npa.workflow.describe import Override
     from npa.workflow.graph import Graph
 
 
@@ -85,24 +86,40 @@ def _draw(compiled: Graph, form: str) -> str:
 @catalog_option
 @json_option
 def describe(spec: Path, var: Sequence[str], catalogs: Sequence[Path], as_json: bool) -> None:
-    """List what can be set with `--var`: each key, its type, its value and where it is used."""
+    """List what can be set with `--var`: each key, its type, its value and where it is used.
+
+    It also says what overrides a value: a `--var`, or a param that a state sets for itself.
+    """
     from npa.workflow.describe import describe as describe_workflow
 
     tools = tools_of(catalogs)
-    workflow = require(spec, var, tools, not_done="nothing was described")
-    found = describe_workflow(workflow, tools)
+    workflow, loaded = require_loaded(spec, var, tools, not_done="nothing was described")
+    found = describe_workflow(workflow, tools, pairs(var, "--var"), loaded.source.value)
     output = Output(as_json=as_json)
     output.document(found.as_json())
     output.line(f"{found.name}: {found.description.strip()}" if found.description else found.name)
     output.line()
     output.table(
-        ("KEY", "TYPE", "VALUE", "USED IN"),
+        ("KEY", "TYPE", "VALUE", "USED IN", "OVERRIDDEN IN"),
         [
-            (item.key, item.type, _short(item.value), ", ".join(item.uses) or "-")
+            (
+                item.key,
+                item.type,
+                _short(item.value),
+                ", ".join(item.uses) or "-",
+                "; ".join(map(_override, item.overridden)) or "-",
+            )
             for item in found.keys
         ],
     )
     output.hint("every key also reaches the tasks, in the JSON of NPA_PARAMS")
+
+
+def _override(item: Override) -> str:
+    """`--var, was 2`; `states.b.params.limit = 3`."""
+    if item.where == "--var":
+        return "--var" if item.instead_of is None else f"--var, was {_short(item.instead_of)}"
+    return f"{item.where} = {_short(item.value)}"
 
 
 def _short(value: object) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from npa.workflow.check_context import effective_config
 from npa.workflow.diagnostics import path_text
 from npa.workflow.meaning import GateSpec, State, Workflow
+from npa.workflow.overrides import declared
 from npa.workflow.source import resolve_plain
 from npa.workflow.texts import deep_texts, state_texts
 from npa.workflow.tokens import config_reference, parse
@@ -15,6 +16,24 @@ from npa.workflow.tools import Tools
 
 ENGINE_KEYS = frozenset({"bucket", "prefix", "decision_uri", "plan_assume_decision"})
 """Keys that mean something to the engine even if no token mentions them."""
+
+
+VAR = "--var"
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A value that stands where another would: of the whole run (`--var`), or in one state.
+
+    `where` is `--var` or the path of a state's own param; `instead_of` is None if there was none.
+    """
+
+    where: str
+    value: object
+    instead_of: object
+
+    def as_json(self) -> dict[str, object]:
+        return {"where": self.where, "value": self.value, "instead_of": self.instead_of}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +50,7 @@ class ConfigKey:
     source: str  # file | tool default | missing
     uses: tuple[str, ...]
     line: int
+    overridden: tuple[Override, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -40,6 +60,7 @@ class ConfigKey:
             "source": self.source,
             "uses": list(self.uses),
             "line": self.line,
+            "overridden": [item.as_json() for item in self.overridden],
         }
 
 
@@ -94,9 +115,18 @@ def value_type(value: object) -> str:
     return "mapping"
 
 
-def describe(workflow: Workflow, tools: Tools) -> Description:
-    """Describe a workflow: every config key with its type and its uses, in file order."""
+def describe(
+    workflow: Workflow,
+    tools: Tools,
+    overrides: Mapping[str, str] | None = None,
+    raw: object = None,
+) -> Description:
+    """Describe a workflow: every config key with its type and its uses, in file order.
+
+    `overrides` are the `--var` values that it was loaded with, `raw` is the file as read.
+    """
     config = effective_config(workflow, tools)
+    overridden = _overridden(workflow, tools, config, overrides or {}, raw)
     uses: dict[str, list[str]] = {}
     for key, where in _uses(workflow, tools):
         found = uses.setdefault(key, [])
@@ -117,6 +147,7 @@ def describe(workflow: Workflow, tools: Tools) -> Description:
                 source=source if key in config else "missing",
                 uses=tuple(uses.get(key, ())),
                 line=place.line if place else 0,
+                overridden=tuple(overridden.get(key, ())),
             )
         )
     return Description(
@@ -126,6 +157,25 @@ def describe(workflow: Workflow, tools: Tools) -> Description:
         tuple(workflow.states),
         tuple(keys),
     )
+
+
+def _overridden(
+    workflow: Workflow,
+    tools: Tools,
+    config: Mapping[str, object],
+    overrides: Mapping[str, str],
+    raw: object,
+) -> dict[str, list[Override]]:
+    """By key: what `--var` sets, then what states set for themselves, in file order."""
+    kept = {key: value for key, value in workflow.config.items() if key not in overrides}
+    plain = replace(workflow, config={**kept, **declared(raw, overrides)})
+    before = effective_config(plain, tools) if overrides else {}
+    found = {key: [Override(VAR, text, before.get(key))] for key, text in overrides.items()}
+    for state in workflow.states.values():
+        for key, value in state.params.items():
+            where = path_text(("states", state.name, "params", key))
+            found.setdefault(key, []).append(Override(where, value, config.get(key)))
+    return found
 
 
 def _uses(workflow: Workflow, tools: Tools) -> Iterator[tuple[str, str]]:
