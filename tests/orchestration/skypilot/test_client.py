@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from npa.orchestration.skypilot.bridge import CODES, QUEUE_FIELDS, Rows, describe
+from npa.orchestration.skypilot.bridge import CODES, Rows, describe
 from npa.orchestration.skypilot.client import Answer, BridgeClient, Broken, Refused
 from npa.orchestration.skypilot.engine import REFUSED
+from npa.orchestration.skypilot.plain_api import QUEUE_FIELDS
 from orchestration.skypilot.standin_bridge import row_of
 
 ECHO = """

@@ -5,9 +5,10 @@
               {"id": 7, "ok": true, "value": {...}}        or
               {"id": 7, "ok": false, "error": {"code", "type", "status", "message"}}
 
-Standard library and `sky` only; nothing of npa is imported. Standard output carries the protocol
-alone: whatever SkyPilot prints goes to standard error. When standard input ends, launches under way
-are finished first (their answer is in the observation file), and then the process exits.
+Standard library, `sky` and plain_api.py beside it only; nothing of npa is imported. `sky` takes
+seconds to import, so what can do without it does. Standard output carries the protocol alone:
+whatever SkyPilot prints goes to standard error. When standard input ends, launches under way are
+finished first (their answer is in the observation file), and then the process exits.
 
 A launch writes three kinds of rows, each fsynced before the next act: `posting` before the POST,
 `request` with the ID that the server answered, `result` or `error`. So whoever comes after a crash
@@ -18,6 +19,7 @@ knows how far it got. No text of SkyPilot's is in them.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
 import json
 import os
@@ -25,30 +27,24 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 EXIT_SECONDS_MAX = 90.0  # for launches under way when the client is gone
 GET_SECONDS_MAX = 600.0
-QUEUE_FIELDS = [
-    "job_id",
-    "task_id",
-    "job_name",
-    "task_name",
-    "status",
-    "schedule_state",
-    "recovery_count",
-    "failure_reason",
-    "details",
-    "submitted_at",
-    "start_at",
-    "end_at",
-    "last_recovered_at",
-    "is_job_group",
-    "is_primary_in_job_group",
-    "user_hash",
-    "cluster_name_on_cloud",
-    "infra",
-]
+CALL_SECONDS_MAX = 60.0
+
+
+def _beside(name: str) -> Any:
+    """A file of this folder as a module: under `-I` the folder is in no path."""
+    place = Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, place)
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    return module
+
+
+plain = _beside("plain_api")
 
 # Class name of SkyPilot's exception -> code of ours. Its base classes are tried in their order.
 CODES = {
@@ -95,8 +91,9 @@ class Refused(Exception):
 
 def describe(error: BaseException) -> dict[str, Any]:
     """A typed error: the code decides, the message is for people."""
-    code = getattr(error, "code", "") if isinstance(error, Refused) else ""
-    status = getattr(error, "status", 0) if isinstance(error, Refused) else 0
+    ours = isinstance(error, (Refused, plain.Odd))
+    code = getattr(error, "code", "") if ours else ""
+    status = getattr(error, "status", 0) if ours else 0
     if not code:
         names = [kind.__name__ for kind in type(error).__mro__]
         code = next((CODES[name] for name in names if name in CODES), "unknown")
@@ -267,32 +264,12 @@ class Bridge:
             rows.close()
 
     def op_queue(self, request: dict[str, Any], _emit: Any) -> dict[str, Any]:
-        """All jobs of this session in one call; complete, or an error."""
-        from sky import jobs
-
-        rid = jobs.queue_v2(
-            refresh=False,
-            skip_finished=False,
-            all_users=False,
-            job_ids=request.get("job_ids"),
-            fields=QUEUE_FIELDS,
-        )
-        answer = self._get(rid, float(request.get("seconds_max", 60.0)))
-        if not isinstance(answer, tuple) or len(answer) != 4:
-            raise Refused("schema", f"queue_v2 answered a {type(answer).__name__}")
-        records, total, _, _ = answer
-        rows = [self._row(record) for record in records]
-        if len({row["job_id"] for row in rows}) > int(total):
-            raise Refused("schema", f"{len(rows)} rows where the queue counts {total}")
-        return {"rows": rows, "total": int(total)}
-
-    @staticmethod
-    def _row(record: Any) -> dict[str, Any]:
-        fields = record if isinstance(record, dict) else record.model_dump()
-        row = {key: fields.get(key) for key in QUEUE_FIELDS}
-        for key in ("status", "schedule_state"):
-            row[key] = getattr(row[key], "value", row[key])
-        return row
+        """All jobs of this session in one call, without SkyPilot's code; complete, or an error."""
+        try:
+            return dict(_plain_api().queue(float(request.get("seconds_max", CALL_SECONDS_MAX))))
+        except plain.Failed as failed:
+            _decoded(failed.payload)  # raises the server's own, typed exception
+            raise Refused("schema", "a request failed without an error") from failed
 
     def op_cancel(self, request: dict[str, Any], _emit: Any) -> dict[str, Any]:
         """Ask for the end of exact jobs; answered when that is written down, not when they end."""
@@ -306,21 +283,7 @@ class Bridge:
 
     def op_request(self, request: dict[str, Any], _emit: Any) -> dict[str, Any]:
         """How a request of the server stands; `request_unknown` after a restart of the server."""
-        from sky.server import common as server_common
-
-        reply = server_common.make_authenticated_request(
-            "GET",
-            "/api/status",
-            params={"request_ids": [request["request_id"]], "all_status": True},
-            timeout=(5, 30),
-            retry=False,
-        )
-        if reply.status_code != 200:
-            raise Refused("http", f"HTTP {reply.status_code}", reply.status_code)
-        found = reply.json()
-        if not found:
-            raise Refused("request_unknown", "the server does not know that request", 404)
-        return {"status": str(found[0]["status"])}
+        return {"status": _plain_api().request(str(request["request_id"]), 30.0)}
 
     def op_logs(self, request: dict[str, Any], _emit: Any) -> dict[str, Any]:
         """What a task has written so far, as text."""
@@ -428,10 +391,7 @@ class Bridge:
     @staticmethod
     def _get(request_id: Any, seconds_max: float) -> Any:
         """`sky.get` with a deadline, and with 404 (a server that was restarted) told apart."""
-        from sky.client import sdk
         from sky.server import common as server_common
-        from sky.server.requests import payloads
-        from sky.server.requests import requests as requests_lib
 
         reply = server_common.make_authenticated_request(
             "GET",
@@ -449,13 +409,31 @@ class Bridge:
         payload = document if reply.status_code == 200 else document.get("detail")
         if not isinstance(payload, dict):
             raise Refused("http", f"HTTP {reply.status_code}", reply.status_code)
-        task = requests_lib.Request.decode(payloads.RequestPayload(**payload))
-        error = task.get_error()
-        if error is not None:
-            sdk._raise_exception_object_on_client(error["object"])
-        if task.status == requests_lib.RequestStatus.CANCELLED:
-            raise Refused("interrupted", "the request was cancelled")
-        return task.get_return_value()
+        return _decoded(payload)
+
+
+def _decoded(payload: dict[str, Any]) -> Any:
+    """What a request returned. Raises what it raised, and Refused if it was cancelled."""
+    from sky.client import sdk
+    from sky.server.requests import payloads
+    from sky.server.requests import requests as requests_lib
+
+    task = requests_lib.Request.decode(payloads.RequestPayload(**payload))
+    error = task.get_error()
+    if error is not None:
+        sdk._raise_exception_object_on_client(error["object"])
+    if task.status == requests_lib.RequestStatus.CANCELLED:
+        raise Refused("interrupted", "the request was cancelled")
+    return task.get_return_value()
+
+
+def _plain_api() -> Any:
+    endpoint, user = (
+        os.environ.get(f"SKYPILOT_{n}", "") for n in ("API_SERVER_ENDPOINT", "USER_ID")
+    )
+    if not endpoint or not user:
+        raise Refused("protocol", "the session's endpoint and user are not set")
+    return plain.PlainApi(endpoint, user)
 
 
 def main() -> None:
