@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from npa.workflow.order import Before, find_cycles, order_of, reach
 from workflow.judged import found, messages, workflow_of
 
@@ -182,3 +184,89 @@ def test_cycles_are_found_without_recursion_and_bounded() -> None:
     assert len(cycle) == n + 1
     dense = {str(k): tuple(map(str, range(60))) for k in range(60)}
     assert len(find_cycles(dense)) == 20
+
+
+LINE = """
+    initial: prepare
+    states:
+      prepare: {SHELL, outputs: [{uri: "{{run.uri}}p"}], next: PREPARE}
+      train: {SHELL, inputs: [{uri: "{{run.uri}}p"}], outputs: [{uri: "{{run.uri}}t"}], next: GRADE}
+      grade: {SHELL, inputs: [{uri: "{{run.uri}}t"}], needs: [train], next: END}
+      end: {terminal: true}
+""".replace("SHELL", SHELL)
+
+
+def line(prepare: str = "train", grade: str = "grade", end: str = "end", more: str = "") -> str:
+    text = LINE.replace("PREPARE", prepare).replace("GRADE", grade).replace("END", end)
+    return text + more
+
+
+@pytest.mark.parametrize("prepare", ["trian", "somewhere-else", "Train"])
+def test_one_wrong_next_is_one_problem(prepare: str) -> None:
+    assert found(line()) == []
+    assert found(line(prepare)) == [("NPA023", "states.prepare.next")]
+
+
+def test_a_wrong_initial_is_one_problem() -> None:
+    text = line().replace("initial: prepare", "initial: perpare")
+    assert found(text) == [("NPA023", "initial")]
+
+
+@pytest.mark.parametrize("member", ["graed", "something-else"])
+def test_one_wrong_member_is_one_problem(member: str) -> None:
+    text = """
+        states:
+          refine: {sequence: [train, MEMBER], loop: {max: 2, until: promote_checkpoint}, next: fan}
+          train: {SHELL}
+          grade:
+            writesDecision: true
+            run: {shell: "echo {{loop.refine}}"}
+            outputs: [{uri: "{{run.uri}}{{loop.refine}}.json", schema: decision}]
+          fan: {foreach: {items: [a], as: part}, sequence: [work, FAN], terminal: true}
+          work: {SHELL}
+          show: {run: {shell: "echo {{item.part}}"}}
+    """.replace("SHELL", SHELL)
+    assert found(text.replace("MEMBER", "grade").replace("FAN", "show")) == []
+    assert found(text.replace("MEMBER", member).replace("FAN", "show")) == [
+        ("NPA023", "states.refine.sequence[1]")
+    ]
+    assert found(text.replace("MEMBER", "grade").replace("FAN", "shwo")) == [
+        ("NPA023", "states.fan.sequence[1]")
+    ]
+    assert found(text.replace("MEMBER", "grade").replace("FAN", "another-one")) == [
+        ("NPA023", "states.fan.sequence[1]")
+    ]
+
+
+def test_problems_behind_a_wrong_next_are_told_in_the_same_run() -> None:
+    more = f"      orphan: {{{SHELL}, next: end}}\n"
+    text = line("trian", more=more).replace("needs: [train]", "needs: [end]")
+    assert found(text) == [
+        ("NPA023", "states.prepare.next"),
+        ("NPA048", "states.grade.needs[0]"),
+        ("NPA042", "states.orphan"),
+    ]
+    assert found(line("trian", grade="garde", end="edn")) == [
+        ("NPA023", "states.prepare.next"),
+        ("NPA023", "states.train.next"),
+        ("NPA023", "states.grade.next"),
+    ]
+    dead = line("trian").replace("next: end", "retry: {payload: 1}")
+    assert ("NPA043", "states.grade") in found(dead)
+
+
+def test_what_follows_an_unreachable_state_is_not_told_again() -> None:
+    more = "".join(f"      x{n}: {{{SHELL}, next: x{n + 1}}}\n" for n in range(5))
+    assert found(line(more=more + f"      x5: {{{SHELL}, next: end}}\n")) == [
+        ("NPA042", "states.x0")
+    ]
+
+
+def test_unreachable_states_that_lead_to_each_other_are_told_once() -> None:
+    more = f"      x: {{{SHELL}, sequence: [y]}}\n      y: {{{SHELL}, needs: [x]}}\n"
+    assert ("NPA042", "states.x") in found(line(more=more))
+    assert ("NPA042", "states.y") not in found(line(more=more))
+
+
+def test_behind_a_circle_nothing_is_said_to_be_unreachable() -> None:
+    assert [code for code, _ in found(line(grade="prepare"))] == ["NPA044"]

@@ -17,6 +17,8 @@ from npa.workflow.order import (
     live_targets,
     order_of,
     reach,
+    state_targets,
+    with_names,
 )
 from npa.workflow.suggest import Suggester
 from npa.workflow.tokens import ConfigResolution, config_reference, resolve_config
@@ -122,13 +124,68 @@ class Context:
         return self._tools[ref]
 
     @cached_property
+    def meant(self) -> Mapping[str, str]:
+        """For each name that is used as a state's and is none: the state that was meant, or ""."""
+        workflow = self.workflow
+        used = [workflow.initial] if workflow.initial else []
+        for state in workflow.states.values():
+            used += (*state_targets(state), *state.needs)
+        unknown = [name for name in dict.fromkeys(used) if name not in workflow.states]
+        return {name: self.suggest.closest(name, workflow.states) for name in unknown}
+
+    @cached_property
+    def flow(self) -> Workflow:
+        """The workflow as it was meant: misspelt names of states replaced, where that is plain.
+
+        Reach and order are judged by it, so that one misspelt name is one problem.
+        """
+        return with_names(self.workflow, self.meant) if any(self.meant.values()) else self.workflow
+
+    @cached_property
+    def leads_astray(self) -> bool:
+        """Does a way lead to a state that is not there, whichever was meant? Or in a circle?
+
+        Then nothing can be said of what is not reached.
+        """
+        states = self.flow.states
+        return any(
+            name not in states for state in states.values() for name in state_targets(state)
+        ) or bool(self.circles)
+
+    def may_belong(self, state: State) -> bool:
+        """Is the state not reached, and may be once a name of a state is put right?"""
+        return self.leads_astray and state.name not in self.reach
+
+    @cached_property
+    def dead_ends(self) -> tuple[State, ...]:
+        """States at which a run would end although they are not terminal."""
+        return tuple(
+            state
+            for state in self.sound_states()
+            if state.name in self.reach.top and not (state.terminal or live_targets(state))
+        )
+
+    @cached_property
+    def circles(self) -> list[list[str]]:
+        """Closed paths of `next` and `goto`."""
+        states = self.workflow.states
+        return find_cycles(
+            {
+                name: ()
+                if self.reach.only_member(name)
+                else tuple(t for t in live_targets(state) if t in states)
+                for name, state in states.items()
+            }
+        )
+
+    @cached_property
     def reach(self) -> Reach:
-        return reach(self.workflow)
+        return reach(self.flow)
 
     @cached_property
     def order(self) -> Order | None:
         """What comes before what; None while groups or ways out are circular or lead nowhere."""
-        workflow = self.workflow
+        workflow = self.flow
         if workflow.initial not in workflow.states or find_cycles(group_edges(workflow)):
             return None
         edges = {
@@ -180,7 +237,7 @@ class Context:
     def inside_loop(self, loop: str) -> frozenset[str]:
         """All states inside a looped group, at any depth."""
         if loop not in self._inside:
-            states = self.workflow.states
+            states = self.flow.states
             found: set[str] = set()
             pending = list(group_members(states[loop]))
             while pending:

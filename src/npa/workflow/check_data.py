@@ -59,11 +59,13 @@ class _Uris:
         return scopes.lookup(token)
 
 
-def _writers(ctx: Context, uris: _Uris) -> dict[str, list[tuple[State, int]]]:
+def _writers(
+    ctx: Context, uris: _Uris, *, unreached: bool = False
+) -> dict[str, list[tuple[State, int]]]:
     """Who declares which output, by resolved URI; states in file order."""
     writers: dict[str, list[tuple[State, int]]] = {}
     for state in ctx.workflow.states.values():
-        if state.name in ctx.reach:
+        if unreached or state.name in ctx.reach:
             for number, uri in enumerate(uris.outputs(state)):
                 if uri:
                     writers.setdefault(uri, []).append((state, number))
@@ -128,7 +130,8 @@ def _run_prefixes(ctx: Context) -> tuple[str, ...]:
 def inputs_written(ctx: Context) -> None:
     """An input under the run's own prefix that no step of the run writes."""
     uris = _Uris(ctx)
-    writers = _writers(ctx, uris)
+    # While a way on is missing or wrong, a writer may be reached once that is mended.
+    writers = _writers(ctx, uris, unreached=ctx.leads_astray or bool(ctx.dead_ends))
     written = set(writers)
     folders = {parent for uri in written for parent in _parents(uri)}
     mine = _run_prefixes(ctx)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from npa.workflow.check_context import Context
 from npa.workflow.codes import Code
 from npa.workflow.meaning import State
@@ -25,15 +27,16 @@ def decision_writers(ctx: Context) -> None:
                     help="add an output whose schema names a decision, or `config.decision_uri`",
                 )
             continue
-        writers = [name for name in _inside(ctx, state) if states[name].writes_decision]
-        if not writers:
+        inside = _inside(ctx, state)
+        writers = [name for name in inside if states[name].writes_decision]
+        if not writers and _all_known(ctx, (state.name, *inside)):
             ctx.add(
                 Code.NO_DECISION_WRITER,
                 f"no member of '{state.name}' has `writesDecision`, so `until` never holds",
                 path,
                 help="add `writesDecision: true` to the member that decides",
             )
-        elif not any(_has_place(ctx, states[name]) for name in writers):
+        elif writers and not any(_has_place(ctx, states[name]) for name in writers):
             ctx.add(
                 Code.NO_DECISION_WRITER,
                 f"'{writers[-1]}' declares no place for its decision",
@@ -45,15 +48,21 @@ def decision_writers(ctx: Context) -> None:
 
 def _inside(ctx: Context, state: State) -> list[str]:
     """All states inside a group, in order, at any depth."""
-    states = ctx.workflow.states
+    states = ctx.flow.states
     found: dict[str, None] = {}
-    pending = list(reversed(group_members(state)))
+    pending = list(reversed(group_members(states[state.name])))
     while pending:
         name = pending.pop()
         if name in states and name not in found:
             found[name] = None
             pending.extend(reversed(group_members(states[name])))
     return list(found)
+
+
+def _all_known(ctx: Context, groups: Iterable[str]) -> bool:
+    """Is each member of these groups a state of the file?"""
+    states = ctx.flow.states
+    return all(member in states for name in groups for member in group_members(states[name]))
 
 
 def _has_place(ctx: Context, state: State) -> bool:
@@ -78,7 +87,8 @@ def idle_decisions(ctx: Context) -> None:
         for transition in state.transitions
     )
     for state in states.values():
-        if state.writes_decision and state.name not in read and not branches:
+        idle = state.name not in read and not branches and not ctx.may_belong(state)
+        if state.writes_decision and idle:
             ctx.add(
                 Code.IDLE_DECISION,
                 f"nothing reads the decision of '{state.name}'",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from npa.workflow.check_context import Context
 from npa.workflow.codes import Code
 from npa.workflow.meaning import State, TransitionSpec
-from npa.workflow.order import Before, find_cycles, group_edges, group_members, live_targets
+from npa.workflow.order import Before, find_cycles, group_edges, group_members, state_targets
 
 _SHOWN_MAX = 8
 
@@ -33,13 +34,7 @@ def groups_in_themselves(ctx: Context) -> None:
 
 def flow_cycles(ctx: Context) -> None:
     states = ctx.workflow.states
-    edges = {
-        name: ()
-        if ctx.reach.only_member(name)
-        else tuple(t for t in live_targets(state) if t in states)
-        for name, state in states.items()
-    }
-    for cycle in find_cycles(edges):
+    for cycle in ctx.circles:
         source, target = states[cycle[-2]], cycle[-1]
         ctx.add(
             Code.FLOW_CYCLE,
@@ -58,7 +53,7 @@ def _way_to(ctx: Context, source: State, target: str) -> tuple[str | int, ...]:
 
 def terminals(ctx: Context) -> None:
     states = ctx.workflow.states
-    if ctx.broken or ctx.workflow.initial not in states:
+    if ctx.broken or ctx.flow.initial not in states:
         return
     ends = [name for name, state in states.items() if state.terminal]
     if not ends:
@@ -69,7 +64,7 @@ def terminals(ctx: Context) -> None:
             at_key=True,
             help="add `terminal: true` to the last state",
         )
-    elif not any(name in ctx.reach.top for name in ends):
+    elif not ctx.leads_astray and not any(name in ctx.reach.top for name in ends):
         ctx.add(
             Code.TERMINAL_UNREACHABLE,
             f"no terminal state can be reached from '{ctx.workflow.initial}'",
@@ -81,10 +76,17 @@ def terminals(ctx: Context) -> None:
 
 
 def unreachable(ctx: Context) -> None:
-    if ctx.workflow.initial not in ctx.workflow.states or ctx.broken:
+    """Of what is not reached, only where it begins; nothing while a way on is missing or wrong."""
+    states = ctx.flow.states
+    if ctx.flow.initial not in states or ctx.broken or ctx.leads_astray or ctx.dead_ends:
         return
-    for name in ctx.workflow.states:
-        if name not in ctx.reach:
+    left = [name for name in states if name not in ctx.reach]
+    told: set[str] = set()
+    following = {target for name in left for target in state_targets(states[name])}
+    # A circle of such states has no beginning: its first state in the file stands for it.
+    for name in (*(n for n in left if n not in following), *left):
+        if name not in told:
+            told |= _from(states, name)
             ctx.add(
                 Code.UNREACHABLE,
                 f"state '{name}' is never reached",
@@ -94,20 +96,35 @@ def unreachable(ctx: Context) -> None:
             )
 
 
+def _from(states: Mapping[str, State], first: str) -> set[str]:
+    """The state and all that follows it."""
+    found = {first}
+    pending = [first]
+    while pending:
+        for name in state_targets(states[pending.pop()]):
+            if name in states and name not in found:
+                found.add(name)
+                pending.append(name)
+    return found
+
+
 def dead_ends(ctx: Context) -> None:
+    for state in ctx.dead_ends:
+        ctx.add(
+            Code.DEAD_END,
+            f"the run would end at '{state.name}' without a terminal state",
+            ctx.path(state),
+            at_key=True,
+            help="add `next:`, or `terminal: true`",
+        )
+
+
+def may_not_match(ctx: Context) -> None:
     for state in ctx.sound_states():
         if state.name not in ctx.reach.top or state.terminal or state.next:
             continue
         live = () if group_members(state) else state.transitions
-        if not live:
-            ctx.add(
-                Code.DEAD_END,
-                f"the run would end at '{state.name}' without a terminal state",
-                ctx.path(state),
-                at_key=True,
-                help="add `next:`, or `terminal: true`",
-            )
-        elif not _exhaustive(live):
+        if live and not _exhaustive(live):
             ctx.add(
                 Code.MAY_NOT_MATCH,
                 f"if no transition of '{state.name}' matches, the run fails",
@@ -230,6 +247,7 @@ FLOW_RULES = (
     terminals,
     unreachable,
     dead_ends,
+    may_not_match,
     dead_transitions,
     member_ways_out,
     needs,

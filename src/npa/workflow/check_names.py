@@ -64,7 +64,7 @@ def state_references(ctx: Context) -> None:
             Code.UNKNOWN_STATE,
             f"unknown state '{ctx.workflow.initial}' in `initial`",
             ("initial",),
-            help=ctx.suggest.did_you_mean(ctx.workflow.initial, states),
+            help=_meant(ctx, ctx.workflow.initial),
         )
     for state in states.values():
         for name, field, below in _references(state):
@@ -73,8 +73,13 @@ def state_references(ctx: Context) -> None:
                     Code.UNKNOWN_STATE,
                     f"unknown state '{name[:80]}' in `{field}`",
                     ctx.path(state, *below),
-                    help=ctx.suggest.did_you_mean(name, states),
+                    help=_meant(ctx, name),
                 )
+
+
+def _meant(ctx: Context, name: str) -> str:
+    found = ctx.meant.get(name)
+    return f"did you mean '{found}'?" if found else ""
 
 
 def profile_references(ctx: Context) -> None:

@@ -152,7 +152,7 @@ def _text(ctx: Context, state: State, text: Text, items: Mapping[str, frozenset[
                 known = items.get(state.name, frozenset())
                 if text.path[2:3] == ("foreach",):
                     known = frozenset()  # not yet inside its own items
-                if token.key not in known:
+                if token.key not in known and (known or not ctx.may_belong(state)):
                     _item_problem(ctx, text, token, known)
 
 
@@ -171,7 +171,7 @@ def _item_problem(ctx: Context, text: Text, token: Token, known: frozenset[str])
 
 def _item_names(ctx: Context) -> dict[str, frozenset[str]]:
     """For each state inside a `foreach`, the item keys that it sees."""
-    states = ctx.workflow.states
+    states = ctx.flow.states
     names: dict[str, frozenset[str]] = {}
     for name, state in states.items():
         if state.foreach is None:

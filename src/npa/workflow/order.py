@@ -8,7 +8,7 @@ one that matters). Everything is iterative; a question costs O(log n).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from npa.workflow.meaning import State, Workflow
@@ -54,6 +54,41 @@ def live_targets(state: State) -> tuple[str, ...]:
     if state.next:
         targets.append(state.next)
     return tuple(dict.fromkeys(targets))
+
+
+def state_targets(state: State) -> tuple[str, ...]:
+    """Every state that this one leads to or holds, whether that way is ever taken or not."""
+    ways = [transition.goto for transition in state.transitions]
+    return (*([state.next] if state.next else []), *ways, *state.sequence, *state.parallel)
+
+
+def with_names(workflow: Workflow, meant: Mapping[str, str]) -> Workflow:
+    """With each name in `meant` replaced, wherever one state leads to another or holds it.
+
+    A state never leads to itself by that: such a name stays.
+    """
+
+    def mend(state: State) -> State:
+        if not any(meant.get(name) for name in state_targets(state)):
+            return state
+
+        def named(name: str) -> str:
+            found = meant.get(name)
+            return found if found and found != state.name else name
+
+        return replace(
+            state,
+            next=named(state.next),
+            transitions=tuple(replace(one, goto=named(one.goto)) for one in state.transitions),
+            sequence=tuple(map(named, state.sequence)),
+            parallel=tuple(map(named, state.parallel)),
+        )
+
+    return replace(
+        workflow,
+        initial=meant.get(workflow.initial) or workflow.initial,
+        states={name: mend(state) for name, state in workflow.states.items()},
+    )
 
 
 def reach(workflow: Workflow) -> Reach:
