@@ -26,7 +26,9 @@ def test_every_problem_of_a_file_in_each_form(golden: Golden, tmp_path: Path, fo
         json.loads(result.stdout)
 
 
-def test_an_override_of_an_unknown_key_is_an_error(golden: Golden, tmp_path: Path) -> None:
+def test_an_override_of_an_unknown_key_is_a_usage_error_with_the_nearest_key(
+    golden: Golden, tmp_path: Path
+) -> None:
     spec = write(tmp_path, TWO_STEPS)
     golden("validate-var-unknown", "workflow", "validate-spec", spec, "--var", "wrod=hi")
 
@@ -36,9 +38,33 @@ def test_a_wrong_override_leads_to_the_command_that_lists_what_can_be_set(
 ) -> None:
     spec = write(tmp_path, TWO_STEPS)
     wrong = npa("workflow", "submit", spec, "--var", "wrod=hi")
+    assert wrong.code == 64
     assert "did you mean 'word'?" in wrong.stderr
     assert f"npa workflow describe {spec}" in wrong.stderr
     assert "word" in npa("workflow", "describe", spec).stdout
+
+
+@pytest.mark.parametrize("command", ["validate-spec", "plan-spec", "graph", "describe", "submit"])
+def test_every_command_refuses_a_wrong_override_with_the_command_line(
+    npa: Run, tmp_path: Path, command: str
+) -> None:
+    spec = write(tmp_path, TWO_STEPS.replace("word: hello", "word: 3"))
+    for words, said in (
+        (("--var", "wrod=hi"), "unknown config key 'wrod' in `--var`"),
+        (("--var", "word=hi"), "`config.word` is 'hi' in `--var`, not a number"),
+        (("--var", "word=hi", "--var", "x=1"), "2 values of `--var` cannot be used"),
+    ):
+        wrong = npa("workflow", command, spec, *words)
+        assert (wrong.code, wrong.stdout) == (64, "")
+        assert said in wrong.stderr
+        assert f"npa workflow describe {spec}" in wrong.stderr
+
+
+def test_a_wrong_file_is_told_with_its_wrong_overrides(npa: Run, tmp_path: Path) -> None:
+    both = npa("workflow", "validate-spec", write(tmp_path, WRONG), "--var", "wrod=hi")
+    assert both.code == 1
+    assert "NPA020" in both.stdout
+    assert "NPA023" in both.stdout
 
 
 def test_a_wrong_file_leads_to_a_command_that_shows_the_same_problems(

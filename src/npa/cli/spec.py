@@ -16,6 +16,7 @@ from npa.errors import NpaError, UsageError
 
 if TYPE_CHECKING:
     from npa.orchestration.raw_task import RawTask
+    from npa.workflow.diagnostics import Diagnostic
     from npa.workflow.load import Loaded
     from npa.workflow.meaning import Workflow
     from npa.workflow.tools import Tools
@@ -37,13 +38,32 @@ def tools_of(catalogs: Sequence[Path]) -> Tools:
     return Catalog.load(*catalogs)
 
 
-def load(spec: Path, var: Sequence[str], tools: Tools) -> Loaded:
-    """The file as loaded, with all its problems. Raises UsageError if it cannot be read."""
+def load(spec: Path, var: Sequence[str], tools: Tools, *, not_done: str = "") -> Loaded:
+    """The file as loaded, with all its problems.
+
+    Raises UsageError if it cannot be read, and if nothing but `--var` is wrong.
+    """
     from npa.workflow.load import load_file
-    from npa.workflow.overrides import with_misfits
+    from npa.workflow.overrides import of_overrides, with_misfits
 
     overrides = pairs(var, "--var")
-    return with_misfits(load_file(spec, tools=tools, overrides=overrides), overrides)
+    loaded = with_misfits(load_file(spec, tools=tools, overrides=overrides), overrides)
+    if overrides and (wrong := of_overrides(loaded, overrides)):
+        raise _wrong_vars(wrong, spec, not_done)
+    return loaded
+
+
+def _wrong_vars(wrong: Sequence[Diagnostic], spec: Path, not_done: str) -> UsageError:
+    describe = shlex.join(["npa", "workflow", "describe", str(spec)])
+    if len(wrong) == 1:
+        (one,) = wrong
+        return UsageError(one.message, not_done=not_done, hint=one.help, next_command=describe)
+    lines = [f"  {one.message}" + (f"; {one.help}" if one.help else "") for one in wrong]
+    return UsageError(
+        "\n".join([f"{len(wrong)} values of `--var` cannot be used", *lines]),
+        not_done=not_done,
+        next_command=describe,
+    )
 
 
 def require(spec: Path, var: Sequence[str], tools: Tools, *, not_done: str) -> Workflow:
@@ -55,7 +75,7 @@ def require_loaded(
     spec: Path, var: Sequence[str], tools: Tools, *, not_done: str
 ) -> tuple[Workflow, Loaded]:
     """As `require`, with all that was loaded: `prepare` need not load the same text again."""
-    loaded = load(spec, var, tools)
+    loaded = load(spec, var, tools, not_done=not_done)
     if loaded.workflow is None:
         Output().note(_problems(loaded, spec).rstrip("\n"))
         count = len(loaded.errors)
@@ -63,15 +83,13 @@ def require_loaded(
             f"`{spec}` has {plural(count, 'error')}",
             not_done=not_done,
             hint="`npa workflow explain CODE` explains a code",
-            next_command=_next_command(loaded, spec, var),
+            next_command=_next_command(spec, var),
         )
     return loaded.workflow, loaded
 
 
-def _next_command(loaded: Loaded, spec: Path, var: Sequence[str]) -> str:
-    """The command that shows the same problems; what can be set, if only `--var` was wrong."""
-    if all(item.path == "--var" for item in loaded.errors):
-        return shlex.join(["npa", "workflow", "describe", str(spec)])
+def _next_command(spec: Path, var: Sequence[str]) -> str:
+    """The command that shows the same problems."""
     options = [word for pair in var for word in ("--var", pair)]
     return shlex.join(["npa", "workflow", "validate-spec", str(spec), *options])
 

@@ -41,7 +41,8 @@ def validate_spec(
     Exits with 0 if there are no errors (warnings are fine), with 1 if there are.
     """
     form = "json" if as_json else form
-    loaded = with_missing_scripts(load(spec, var, tools_of(catalogs)), spec)
+    not_done = "the file was not judged"
+    loaded = with_missing_scripts(load(spec, var, tools_of(catalogs), not_done=not_done), spec)
     output = Output(as_json=form == "json")
     match form:
         case "json":

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from npa.workflow.codes import Code
-from npa.workflow.diagnostics import in_order, report
+from npa.workflow.diagnostics import Diagnostic, in_order, report
 from npa.workflow.load import Loaded
 from npa.workflow.source import resolve_plain
 from npa.workflow.step import Scalar
@@ -64,8 +64,8 @@ def typed(
     return found
 
 
-def with_misfits(loaded: Loaded, overrides: Mapping[str, str]) -> Loaded:
-    """With an error for each override that is not of its default's type, at the default.
+def misfits(loaded: Loaded, overrides: Mapping[str, str]) -> list[Diagnostic]:
+    """An error for each override that is not of its default's type, at the default.
 
     Asked for when something is about to begin: a run that has begun keeps what it began with.
     """
@@ -87,6 +87,20 @@ def with_misfits(loaded: Loaded, overrides: Mapping[str, str]) -> Loaded:
                     help="`--var` takes a value of the default's type",
                 )
             )
+    return problems
+
+
+def with_misfits(loaded: Loaded, overrides: Mapping[str, str]) -> Loaded:
+    """With the errors of `misfits`; there is no workflow then."""
+    problems = misfits(loaded, overrides)
     if not problems:
         return loaded
     return replace(loaded, workflow=None, diagnostics=in_order([*loaded.diagnostics, *problems]))
+
+
+def of_overrides(loaded: Loaded, overrides: Mapping[str, str]) -> tuple[Diagnostic, ...]:
+    """The errors that `--var` made, if the file itself has none: then only they are to mend."""
+    own = misfits(loaded, overrides)
+    errors = loaded.errors
+    theirs = [item for item in errors if item.path != "--var" and item not in own]
+    return () if theirs else tuple(errors)
