@@ -115,6 +115,48 @@ def test_an_unknown_run(golden: Golden) -> None:
         golden(f"unknown-run-{command}", "workflow", command, "nope")
 
 
+PREFIX_COMMANDS = [
+    ("status",),
+    ("status", "--watch"),
+    ("logs",),
+    ("artifacts",),
+    ("resume",),
+    ("cancel",),
+]
+
+
+def test_the_unique_start_of_an_id_names_the_run_in_every_command(npa: Run, tmp_path: Path) -> None:
+    spec = in_folder(tmp_path, TWO_STEPS)
+    npa("run", spec, "--run-id", "fit-one")
+    npa("run", spec, "--run-id", "other")
+    for command in PREFIX_COMMANDS:
+        short = npa("workflow", command[0], "fi", *command[1:])
+        whole = npa("workflow", command[0], "fit-one", *command[1:])
+        assert (short.code, short.stdout) == (whole.code, whole.stdout) != (1, "")
+
+
+@pytest.mark.parametrize("command", PREFIX_COMMANDS, ids="-".join)
+def test_a_start_of_several_ids_lists_them_and_is_a_usage_error(
+    npa: Run, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    npa("run", in_folder(tmp_path, TWO_STEPS), "--run-id", "fit-one")
+    npa("run", in_folder(tmp_path, FAILS_AT_SECOND), "--run-id", "fit-two")
+    said = npa("workflow", command[0], "fit", *command[1:])
+    assert (said.code, said.stdout) == (64, "")
+    assert "2 runs begin with `fit`" in said.stderr
+    assert re.search(r"(?m)^  fit-two  FAILED  begun \d.* s ago$", said.stderr)
+    assert re.search(r"(?m)^  fit-one  SUCCEEDED  begun \d.* s ago$", said.stderr)
+    document = json.loads(npa("workflow", "status", "fit", "--json").stdout)
+    assert (document["code"], document["exit_code"]) == ("RUN_AMBIGUOUS", 64)
+
+
+def test_a_whole_id_is_meant_even_if_others_begin_with_it(npa: Run, tmp_path: Path) -> None:
+    spec = in_folder(tmp_path, TWO_STEPS)
+    npa("run", spec, "--run-id", "fit")
+    npa("run", spec, "--run-id", "fit-two")
+    assert npa("workflow", "status", "fit", "--json").code == 0
+
+
 @pytest.mark.parametrize("run_id", ["", "../x", "a b", "x" * 97])
 def test_an_empty_or_unsafe_run_id_is_refused_at_the_door(
     npa: Run, tmp_path: Path, run_id: str

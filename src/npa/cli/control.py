@@ -24,7 +24,6 @@ from npa.orchestration.runs import (
     declare_gone,
     driver_alive,
     driver_stopped,
-    open_run,
     refuse_if_driven,
     reopen,
     request_cancel,
@@ -152,8 +151,9 @@ def drive_detached(run_id: str) -> int:
 def open_driving(run_id: str) -> tuple[Host, OpenRun]:
     """A run, and the host with all that its driver needs. Raises what opening a run raises."""
     from npa.cli.host import host_for, reading_host
+    from npa.cli.look import open_known
 
-    run = open_run(reading_host(), run_id)
+    run = open_known(reading_host(), run_id)
     return host_for(run.request), run
 
 
@@ -172,10 +172,10 @@ def cancel(run_id: str, reason: str, gone: Sequence[str], as_json: bool) -> int:
 
     Exits with 0 when nothing of the run is left, with 2 when that could not be verified.
     """
-    from npa.cli.host import reading_host
+    from npa.cli.look import open_for_reading
 
     output = Output(as_json=as_json)
-    run = open_run(reading_host(), run_id)
+    _, run = open_for_reading(run_id)
     if run.state.lifecycle.over:
         return _tell_cancelled(output, run, "terminal", ())
     before = tuple(run.state.live)

@@ -11,19 +11,58 @@ from typing import assert_never
 from npa.cli.exit_codes import ExitCode
 from npa.cli.host import reading_host
 from npa.cli.output import Output
+from npa.cli.progress import span
 from npa.errors import NpaError, StorageError
 from npa.observation import Observation, Unavailable
 from npa.orchestration.engine import JobRef, JobStatus
 from npa.orchestration.journal.entries import Held
+from npa.orchestration.registry import AmbiguousRun, RunPlace
 from npa.orchestration.runs import Host, OpenRun, driver_alive, open_run
 from npa.orchestration.state import Attempt
 from npa.views.status import Liveness, RunView, view_run
 
+CANDIDATES_MAX = 10  # of the runs that a start of an ID may mean
+
 
 def open_for_reading(name: str) -> tuple[Host, OpenRun]:
-    """A run and the host that reads it. Raises RunError and StorageError."""
+    """A run and the host that reads it. Raises what `open_known` raises."""
     host = reading_host()
-    return host, open_run(host, name)
+    return host, open_known(host, name)
+
+
+def open_known(host: Host, name: str) -> OpenRun:
+    """The run that a person named. Raises RunError, StorageError, UsageError.
+
+    Of several that may be meant, the newest are named with their state and their age.
+    """
+    try:
+        return open_run(host, name)
+    except AmbiguousRun as error:
+        lines = [error.message]
+        for place in error.places[:CANDIDATES_MAX]:
+            age = span(max(time.time() - place.created_at, 0))
+            lines.append(f"  {place.run_id}  {recorded_word(host, place)}  begun {age} ago")
+        if len(error.places) > CANDIDATES_MAX:
+            lines.append(f"  and {len(error.places) - CANDIDATES_MAX} more")
+        error.message = "\n".join(lines)
+        raise
+
+
+def recorded_word(host: Host, place: RunPlace) -> str:
+    """The recorded state in one word; UNKNOWN when its journal cannot be read."""
+    try:
+        run = open_run(host, place.run_id)
+    except NpaError as error:
+        return "NOT_BEGUN" if error.code == "RUN_NOT_FOUND" else "UNKNOWN"
+    return view_run(
+        run_id=place.run_id,
+        run_uri=place.run_uri,
+        workflow=place.workflow,
+        state=run.state,
+        live=None,
+        driver=Liveness.UNKNOWN,
+        as_of=time.time(),
+    ).status
 
 
 def ref_of(attempt: Attempt) -> JobRef:
@@ -166,6 +205,8 @@ __all__ = [
     "held_text",
     "look",
     "open_for_reading",
+    "open_known",
+    "recorded_word",
     "ref_of",
     "rest_of",
     "tell_rest",

@@ -28,7 +28,7 @@ def stop(run_id: str, as_json: bool) -> int:
     from npa.orchestration.skypilot.afterwards import end_session
 
     output = Output(as_json=as_json)
-    root, said = _stop_run(run_id)
+    run_id, root, said = _stop_run(run_id)
     was_running = end_session(root)
     output.line(f"{run_id}: its API server is stopped; nothing of it runs any more")
     if said:
@@ -37,20 +37,24 @@ def stop(run_id: str, as_json: bool) -> int:
     return ExitCode.OK
 
 
-def _stop_run(run_id: str) -> tuple[Path, str]:
-    """The session's folder, and what an orderly end could not do. Raises RunError, UsageError."""
+def _stop_run(run_id: str) -> tuple[str, Path, str]:
+    """The whole ID, the session's folder, and what an orderly end could not do.
+
+    Raises RunError, UsageError.
+    """
     from npa.cli.host import reading_host
-    from npa.orchestration.runs import open_run
+    from npa.cli.look import open_known
     from npa.orchestration.submission import SESSIONS
 
     host = reading_host()
     begun = host.home.path / SESSIONS / run_id
     try:
-        run = open_run(host, run_id)
+        run = open_known(host, run_id)
     except RunError as error:
         if error.code != "RUN_NOT_FOUND" or not _never_launched(begun):
             raise
-        return begun, ""  # its submission ended before the run began
+        return run_id, begun, ""  # its submission ended before the run began
+    run_id = run.place.run_id
     if run.request.engine != "skypilot":
         raise UsageError(
             f"run `{run_id}` has no API server: its engine is `{run.request.engine}`",
@@ -63,7 +67,7 @@ def _stop_run(run_id: str) -> tuple[Path, str]:
             next_command=f"npa workflow cancel {run_id}",
             code="RUN_LIVE",
         )
-    return Path(str(run.request.engine_options["session"])), _in_order(host, run)
+    return run_id, Path(str(run.request.engine_options["session"])), _in_order(host, run)
 
 
 def _never_launched(root: Path) -> bool:

@@ -14,11 +14,10 @@ from npa.cli.exit_codes import ExitCode
 from npa.cli.options import json_option, run_argument
 from npa.cli.output import Ink, Output
 from npa.cli.progress import decision_text, progress, span, worth_telling
-from npa.errors import NpaError, StorageError
+from npa.errors import StorageError
 
 if TYPE_CHECKING:
     from npa.cli.look import Rest
-    from npa.orchestration.registry import RunPlace
     from npa.orchestration.runs import Host, OpenRun
     from npa.views.planned import Planned, PlannedStep
     from npa.views.status import RunView, StepView
@@ -44,7 +43,7 @@ _GOOD = ("SUCCEEDED", "RUNNING", "PENDING", "CANCELLING")
 def status(run_id: str, watch: bool, interval: float, cached: bool, as_json: bool) -> int:
     """Say how a run stands: what is recorded, and what a fresh look at its jobs says.
 
-    RUN is a run ID, the unique start of one, or the URI of a run's root.
+    RUN is a run ID, the unique start of one, or the URI of a run's root, here as in every command.
     """
     from npa.cli.ahead import planned_of
     from npa.cli.look import look, open_for_reading, rest_of, tell_rest
@@ -196,13 +195,14 @@ def list_runs(limit: int, as_json: bool) -> None:
     from itertools import islice
 
     from npa.cli.host import reading_host
+    from npa.cli.look import recorded_word
     from npa.orchestration.registry import known_runs
 
     output = Output(as_json=as_json)
     host = reading_host()
     places = list(islice(known_runs(host.home), limit))
     with ThreadPoolExecutor(READERS) as pool:
-        states = list(pool.map(lambda place: _state_of(host, place), places))
+        states = list(pool.map(lambda place: recorded_word(host, place), places))
     output.table(
         ("RUN", "WORKFLOW", "STATE", "BEGUN"),
         [
@@ -222,23 +222,3 @@ def list_runs(limit: int, as_json: bool) -> None:
             for place, state in zip(places, states, strict=True)
         ]
     )
-
-
-def _state_of(host: Host, place: RunPlace) -> str:
-    """The recorded state in one word; UNKNOWN when its journal cannot be read."""
-    from npa.orchestration.runs import open_run
-    from npa.views.status import Liveness, view_run
-
-    try:
-        run = open_run(host, place.run_id)
-    except NpaError as error:
-        return "NOT_BEGUN" if error.code == "RUN_NOT_FOUND" else "UNKNOWN"
-    return view_run(
-        run_id=place.run_id,
-        run_uri=place.run_uri,
-        workflow=place.workflow,
-        state=run.state,
-        live=None,
-        driver=Liveness.UNKNOWN,
-        as_of=time.time(),
-    ).status

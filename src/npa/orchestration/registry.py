@@ -34,6 +34,21 @@ class RunPlace:
     created_at: float
 
 
+class AmbiguousRun(UsageError):
+    """`places` are the runs whose IDs begin so, newest first."""
+
+    code = "RUN_AMBIGUOUS"
+
+    def __init__(self, name: str, places: tuple[RunPlace, ...]) -> None:
+        super().__init__(
+            f"{len(places)} runs begin with `{name}`",
+            not_done="none of them was touched",
+            hint="give more of the ID",
+            next_command="npa workflow list",
+        )
+        self.places = places
+
+
 def check_run_id(run_id: str) -> str:
     """Return `run_id` if it is one. Raises UsageError."""
     if RUN_ID.fullmatch(run_id) is None:
@@ -99,7 +114,10 @@ def known_runs(home: Home) -> Iterator[RunPlace]:
 
 
 def find_run(home: Home, name: str) -> RunPlace:
-    """The run that `name` (an ID, or the URI of its root) means. Raises RunError or UsageError."""
+    """The run that `name` means: an ID, the start of one alone, or the URI of its root.
+
+    Raises RunError (unknown), AmbiguousRun, UsageError.
+    """
     if "://" in name:
         uri = name if name.endswith("/") else f"{name}/"
         return RunPlace(uri.rstrip("/").rpartition("/")[2], uri, "", 0.0)
@@ -109,11 +127,13 @@ def find_run(home: Home, name: str) -> RunPlace:
         return known
     if (home.runs / name).is_dir():
         return RunPlace(name, default_run_uri(home, name), "", 0.0)
-    close = [p.run_id for p in known_runs(home) if p.run_id.startswith(name)]
+    close = tuple(place for place in known_runs(home) if place.run_id.startswith(name))
     if len(close) == 1:
-        return find_run(home, close[0])
+        return close[0]
+    if close:
+        raise AmbiguousRun(name, close)
     raise RunError(
-        f"no run `{name}` is known here" if not close else f"`{name}` begins {len(close)} run IDs",
+        f"no run `{name}` is known here",
         hint="give the whole ID, or the URI of the run's root: s3://bucket/prefix/run-id/",
         next_command="npa workflow list",
         code="RUN_NOT_FOUND",
