@@ -7,10 +7,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
+from changed import replace
 from npa.catalog.loader import Catalog
 from npa.orchestration.engine import Job, Task
 from npa.orchestration.skypilot.options import RenderOptions, StagedSource

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from changed import replace
 from npa.catalog.loader import Catalog
 from npa.orchestration import prepare as prep
 from npa.orchestration import registry, runs

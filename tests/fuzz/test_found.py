@@ -58,7 +58,7 @@ def test_a_place_outside_the_file_would_be_noticed(monkeypatch: pytest.MonkeyPat
     real = load.load_file
 
     def misplaced(*words: object, **more: object) -> load.Loaded:
-        from dataclasses import replace
+        from msgspec.structs import replace
 
         loaded = real(*words, **more)  # type: ignore[arg-type]
         moved = tuple(replace(item, line=item.line + 1000) for item in loaded.diagnostics)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
 
+from changed import replace
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
 from npa.orchestration import decide as d
 from npa.orchestration.decide import Check, Fence, Goal, OutputsKind, Situation, decide, judge

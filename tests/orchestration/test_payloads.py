@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
+from changed import replace
 from npa.observation import Absent, Found, Observation, Unavailable
 from npa.orchestration import decide as d
 from npa.orchestration.decide import OutputsKind, decide

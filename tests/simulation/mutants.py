@@ -8,11 +8,12 @@ the single faults of a scenario, or where two drivers meet.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from changed import replace
 from npa.cli.exit_codes import ExitCode
 from npa.observation import Absent, Observation, Unavailable
 from npa.orchestration import decide as d

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
+from changed import replace
 from npa.orchestration.policy import Policy
 from npa.orchestration.prepare import Prepared, Request, prepare
 from npa.workflow.tools import Tool

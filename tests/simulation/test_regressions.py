@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
+from changed import replace
 from npa.errors import StorageError
 from npa.orchestration.journal import entries as e
 from npa.orchestration.journal.chain import Journal

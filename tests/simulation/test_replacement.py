@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from changed import replace
 from simulation import explore
 from simulation import scenarios as s
 from simulation.choices import Only, Plan, Scripted, Told

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
+from changed import replace
 from npa.errors import DrivenElsewhere, RunError, StoreUnfit
 from npa.orchestration.driver import Ending
 from npa.orchestration.engine import Job, LaunchReply

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import traceback
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from changed import replace
 from npa.errors import UsageError
 from npa.target.credentials import storage_access
 from npa.target.home import Home

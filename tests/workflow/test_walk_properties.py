@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from changed import replace
 from npa.workflow.asks import AskDecision, AskItems, Batch
 from npa.workflow.meaning import ForeachSpec, LoopSpec, State, TransitionSpec
 from npa.workflow.walk import Walk

@@ -7,7 +7,7 @@ built from YAML through `npa.catalog.model`, or from the compiled form through `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from npa.workflow.tools import GangMode, Tool, ToolParam
@@ -151,7 +151,7 @@ def from_json(data: Mapping[str, Any]) -> Entry:
 
 _TUPLES = frozenset(["command", "omit_when_empty", "interpreters", "secrets", "optional_secrets"])
 _BLANK_PARAM = asdict(Param("", ""))
-_TOOL_PARAM_FIELDS = [item.name for item in fields(ToolParam)]
+_TOOL_PARAM_FIELDS = ToolParam.__struct_fields__
 
 
 def _sparse(values: Mapping[str, Any], blank: Mapping[str, Any]) -> dict[str, Any]:

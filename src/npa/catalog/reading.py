@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from pydantic import BaseModel, ValidationError
 
 from npa.catalog.entry import Entry
@@ -16,8 +16,7 @@ from npa.workflow.diagnostics import path_text
 from npa.workflow.source import Source, parse_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One problem of a catalogue file; line and column are 1-based, 0 if it has no place."""
 
     file: str
@@ -45,8 +44,7 @@ class CatalogError(UsageError):
         self.problems = problems
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogFile:
+class CatalogFile(Struct, frozen=True):
     """What one file gives: entries by name (aliases included), images by key, whose it replaces.
 
     `schemas` are JSON Schemas by the label that outputs carry.

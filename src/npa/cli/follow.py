@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, assert_never
+
+from msgspec import Struct, field
 
 from npa.cli.log_printer import Printer, Source
 from npa.cli.look import Rest, rest_of
@@ -22,8 +23,7 @@ LOOK_SECONDS = 1.0  # between two looks at the journal
 DRAIN_SECONDS = 10.0  # for the last lines of a log that does not end with its run
 
 
-@dataclass(slots=True)
-class Follower:
+class Follower(Struct):
     """Follows the steps that `wants` names. `step` is the path of the one step, "" for several."""
 
     run: OpenRun

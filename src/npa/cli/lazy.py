@@ -9,14 +9,13 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import click
 import click.shell_completion
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Lazy:
+class Lazy(Struct, frozen=True):
     """Where a command lies (`package.module:attribute`), and its line in the list."""
 
     target: str

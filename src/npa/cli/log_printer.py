@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, assert_never
+
+from msgspec import Struct
 
 from npa.cli.output import Output
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class Source:
+class Source(Struct):
     """One stream of one attempt, and how far it was read."""
 
     path: str

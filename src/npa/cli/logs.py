@@ -6,11 +6,11 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from npa.cli.exit_codes import ExitCode
 from npa.cli.lazy import unknown
@@ -39,8 +39,7 @@ def _number(_ctx: click.Context, _param: click.Parameter, text: str | None) -> i
     return int(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Which attempts are wanted: of which step or state (None: any), and which number."""
 
     stage: str | None

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, assert_never
+
+from msgspec import Struct
 
 from npa.cli.output import Output
 from npa.orchestration.state import Attempt, RunState, Stage
@@ -28,8 +29,7 @@ _QUIET = frozenset({"reserved", "launching", "launched", "pending", "starting"})
 _STYLE = {"succeeded": "green", "failed": "bold red", "cancelled": "yellow", "refused": "yellow"}
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One step is now something else. `at` is epoch seconds, by the driver's clock.
 
     `why` is what is known beyond the word, `took` how long an ended one ran ("" when not known).

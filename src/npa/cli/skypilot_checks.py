@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec import Struct
 
 from npa.errors import UsageError
 from npa.target.home import Home
@@ -63,8 +63,7 @@ def check_options(function: F) -> F:
     return function
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """`infra` is `k8s/<context>` or `slurm/<cluster>`; `path` is its kubeconfig or ssh file."""
 
     infra: str

@@ -6,9 +6,10 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from npa.cli.options import pairs
 from npa.cli.output import Output, colour_wanted

@@ -8,8 +8,9 @@ after all then finds a foreign claim and ends before its payload.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import assert_never
+
+from msgspec import Struct
 
 from npa.observation import Found, Unavailable
 from npa.orchestration.decide import Fence
@@ -22,8 +23,7 @@ def key_of(key: str) -> str:
     return f"{FOLDER}{key}/claim"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredClaims:
+class StoredClaims(Struct, frozen=True):
     """Claims as objects of the run's own store. `by` names who takes them (host and process)."""
 
     storage: Storage

@@ -11,9 +11,10 @@ Unavailable and Ambiguous can only become Wait or Hold: no branch that acts read
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
+
+from msgspec import Struct
 
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
 from npa.orchestration.engine import Evidence, ExactJob, JobStatus, Phase
@@ -59,8 +60,7 @@ class Check(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """All that is known of one open attempt at this moment.
 
     Times are seconds. `since_intent` is the age of the launch intent, by the journal's wall clock
@@ -98,72 +98,61 @@ class Situation:
 # -- steps -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """The attempt is reserved and may be launched: intent first, then act once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Adopt:
+class Adopt(Struct, frozen=True):
     """An open intent found its job: append the outcome."""
 
     native_id: str
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Struct, frozen=True):
     """Cancel one exact job. `why` is user, deadline, configuration:CODE or transient:CODE."""
 
     exact: ExactJob
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class LookAtOutputs:
+class LookAtOutputs(Struct, frozen=True):
     """The next decision needs the declared outputs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seal:
+class Seal(Struct, frozen=True):
     """Take the attempt's claim, so that a job of it that still comes runs no payload."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunPreflight:
+class RunPreflight(Struct, frozen=True):
     """A recovery needs the real preflight, fresh."""
 
 
-@dataclass(frozen=True, slots=True)
-class Succeed:
+class Succeed(Struct, frozen=True):
     """Provider success (or a reuse of valid outputs after a transient), outputs validated."""
 
     reused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Struct, frozen=True):
     klass: Klass
     code: str
     evidence: Evidence | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EndCancelled:
+class EndCancelled(Struct, frozen=True):
     """Seen terminal after our cancel, or never launched."""
 
     launched: bool
 
 
-@dataclass(frozen=True, slots=True)
-class EndRefused:
+class EndRefused(Struct, frozen=True):
     """Verified absent: the launch never happened and no longer can."""
 
     code: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Nothing to do but look again. `seconds` is how long a look may be put off."""
 
     reason: str
@@ -171,8 +160,7 @@ class Wait:
     capacity: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """Cannot go on without a person. `code` is stable; `reason` is for people.
 
     `remedy` is the command that ends it (filled in by `npa.orchestration.remedies`).
@@ -183,8 +171,7 @@ class Hold:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Superseded:
+class Superseded(Struct, frozen=True):
     """Another driver is current: stop acting."""
 
 

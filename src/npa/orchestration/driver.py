@@ -7,9 +7,11 @@ that is not durable in the journal, and it may die anywhere: the next one goes o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol, assert_never
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from npa.errors import DrivenElsewhere, JournalCorrupt, StorageError
 from npa.orchestration import snapshots
@@ -37,8 +39,7 @@ class Clock(Protocol):
     def monotonic(self) -> float: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """Who drives: host, boot, process and its start ticks."""
 
     host: str
@@ -56,16 +57,14 @@ class Ending(Enum):
     STOPPED = "stopped"  # told to leave; the run goes on without a driver
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """How a drive ended. `holds` by subject when HELD."""
 
     ending: Ending
     holds: dict[str, Hold] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """What a driver shows of itself after each tick (for progress views)."""
 
     state: RunState
@@ -73,8 +72,7 @@ class Snapshot:
     holds: dict[str, Hold]
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(Struct, frozen=True):
     """Everything outside that a driver touches. Simulations replace exactly this."""
 
     journal: Journal
@@ -84,8 +82,7 @@ class World:
     claims: Claims | None = None  # the payload fence; None: tasks hold no storage credentials
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What the run means: a new walk on demand, and how a job is built from an attempt."""
 
     run_id: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import assert_never
+
+from msgspec import Struct
 
 from npa.orchestration.decide import OutputsKind
 from npa.orchestration.engine import JobStatus, MemberStatus, Phase
@@ -14,8 +15,7 @@ from npa.orchestration.outputs import Artifacts, OutputsSeen, look_at_outputs
 from npa.workflow.step import Step
 
 
-@dataclass(frozen=True, slots=True)
-class How:
+class How(Struct, frozen=True):
     """How an attempt ends."""
 
     result: e.Result

@@ -7,9 +7,10 @@ Nothing above this seam knows which engine it drives. Two implementations ship (
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from npa.observation import Observation
 from npa.target.secret import Secret
@@ -33,8 +34,7 @@ class Phase(Enum):
         return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """One typed fact about a failure or a wait. `code` is a row of `npa.orchestration.evidence`.
 
     `exit_code` and `signal` when a process ended; `rank` and `log_line` (1-based) when known.
@@ -50,8 +50,7 @@ class Evidence:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberStatus:
+class MemberStatus(Struct, frozen=True):
     """One task of a job, by step path."""
 
     path: str
@@ -61,8 +60,7 @@ class MemberStatus:
     ended_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ExactJob:
+class ExactJob(Struct, frozen=True):
     """Proof that one exact job was seen: the argument without which nothing can be cancelled.
 
     Made by an engine's `observe`, never stored. `native_id` is the provider's own ID (as text).
@@ -74,8 +72,7 @@ class ExactJob:
     bound_to: str  # host, boot and session for which the proof holds
 
 
-@dataclass(frozen=True, slots=True)
-class JobStatus:
+class JobStatus(Struct, frozen=True):
     """What a provider says of one job.
 
     `settled`: the provider's own clean-up is over; a terminal phase counts only then.
@@ -95,8 +92,7 @@ class JobStatus:
     leftovers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JobRef:
+class JobRef(Struct, frozen=True):
     """How to find a job again: its exact name, its key, and the native ID if one was learned."""
 
     name: str
@@ -104,8 +100,7 @@ class JobRef:
     native_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """One step, ready to be launched as (a member of) a job.
 
     `env` is the public environment; `secrets` the values to hand to the child and nobody else.
@@ -116,8 +111,7 @@ class Task:
     secrets: Mapping[str, Secret] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """What is launched: one task, or the members of a group. `key` is the effect key (hex)."""
 
     name: str
@@ -127,21 +121,18 @@ class Job:
     grace_seconds: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Launched:
+class Launched(Struct, frozen=True):
     native_id: str
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchRefused:
+class LaunchRefused(Struct, frozen=True):
     """The engine knows that nothing was or will be launched."""
 
     evidence: Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchUnknown:
+class LaunchUnknown(Struct, frozen=True):
     """The launch may or may not have happened: only looking is allowed now."""
 
     cause: str
@@ -151,13 +142,11 @@ class LaunchUnknown:
 LaunchReply = Launched | LaunchRefused | LaunchUnknown
 
 
-@dataclass(frozen=True, slots=True)
-class CancelRequested:
+class CancelRequested(Struct, frozen=True):
     """The request was accepted. It proves nothing: the job is cancelled when seen so."""
 
 
-@dataclass(frozen=True, slots=True)
-class CancelUnknown:
+class CancelUnknown(Struct, frozen=True):
     cause: str
     detail: str
 
@@ -171,14 +160,12 @@ class RoomKind(Enum):
     NEVER = "never"  # can never fit
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     kind: RoomKind
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One result of a preflight: `blocking` findings stop a submit, each with its way out."""
 
     code: str

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from npa.errors import UsageError
 from npa.orchestration.runs import Host
@@ -64,8 +66,7 @@ def host_for(request: Request, tools: Tools, environ: Mapping[str, str] | None =
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Engines:
+class Engines(Struct, frozen=True, eq=False):
     """Makes the engine that a run was sealed for. Raises UsageError and EngineError."""
 
     tools: Tools

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from npa.observation import Observation
 from npa.orchestration.engine import JobRef
 
 
-@dataclass(frozen=True, slots=True)
-class LogChunk:
+class LogChunk(Struct, frozen=True):
     """Bytes as the task wrote them (no line limit, `\\r` and binary kept); `ended`: no more."""
 
     data: bytes
@@ -19,8 +19,7 @@ class LogChunk:
     ended: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LogStream:
+class LogStream(Struct, frozen=True):
     """One stream that can be read: a rank of a member (`setup` and `run` share a stream)."""
 
     path: str

@@ -9,8 +9,9 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, assert_never, runtime_checkable
+
+from msgspec import Struct
 
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
 from npa.orchestration.decide import OutputsKind
@@ -48,8 +49,7 @@ class ChecksPayloads(Protocol):
     def check(self, output: Artifact, info: ObjectInfo) -> Observation[str]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class OutputsSeen:
+class OutputsSeen(Struct, frozen=True):
     """What was seen of a set of declared outputs, by URI.
 
     `records` are (uri, size in bytes, etag) of the valid ones; an empty object is not valid.
@@ -151,31 +151,27 @@ def _look_at_one(output: Artifact, artifacts: Artifacts) -> Observation[ObjectIn
 # -- decisions ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(Struct, frozen=True):
     value: str
     uri: str
     digest: str
     seen: str
 
 
-@dataclass(frozen=True, slots=True)
-class NoDecision:
+class NoDecision(Struct, frozen=True):
     """No artifact of the search order exists (each proven absent)."""
 
     looked_at: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BadArtifact:
+class BadArtifact(Struct, frozen=True):
     """The artifact exists and cannot be used: this fails the run, it is never guessed."""
 
     uri: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CannotSee:
+class CannotSee(Struct, frozen=True):
     uri: str
     cause: str
 
@@ -284,8 +280,7 @@ def _measure(gate: Gate, data: bytes) -> float | BadArtifact:
 # -- manifests and triggers --------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ItemsRead:
+class ItemsRead(Struct, frozen=True):
     items: tuple[Scalar, ...]
     uri: str
     digest: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """All numbers that a driver goes by; seconds unless the name says otherwise.
 
     `retries` and `recoveries` are separate budgets of one wave: payload failures and typed

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from npa import __version__
 from npa.errors import UsageError
@@ -34,8 +37,7 @@ from npa.workflow.walk import Context, Walk, make_context
 PLACEHOLDER_BUCKETS = frozenset({"", "example-bucket", "your-bucket", "my-bucket"})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What a user asked for. `secrets` and `env` are names only; values are taken when needed.
 
     `spec_path` is where the file was; `spec_text` what it said; `source` the folder that is staged
@@ -49,18 +51,18 @@ class Request:
     run_id: str
     run_uri: str
     engine: str = "local"
-    overrides: Mapping[str, str] = field(default_factory=dict)
-    policy: Mapping[str, object] = field(default_factory=dict)
+    overrides: Mapping[str, str] = {}
+    policy: Mapping[str, object] = {}
     source: str = ""
     jobs: str = ""
     secrets: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     catalogs: tuple[str, ...] = ()
-    engine_options: Mapping[str, object] = field(default_factory=dict)
+    engine_options: Mapping[str, object] = {}
     npa_version: str = __version__
 
     def to_json(self) -> dict[str, object]:
-        return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
+        return {name: plain(value) for name, value in asdict(self).items()}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Request:

@@ -11,11 +11,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 
 from npa.errors import UsageError
 
@@ -41,8 +41,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CLOUD_KEYS = ("infra", "cloud", "region", "zone", "any_of", "ordered")
 
 
-@dataclass(frozen=True, slots=True)
-class RawTask:
+class RawTask(Struct, frozen=True):
     """One task. `digest` is of what the file means; `staged`: its folder is the working folder."""
 
     name: str

@@ -6,16 +6,16 @@ The diagnostics of files (`NPA023`) have their own pages in `npa.workflow.explai
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
 
+from msgspec import Struct
+
 from npa.workflow.source import parse_text
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """What happened, what npa did and did not do about it, and what to do next."""
 
     code: str

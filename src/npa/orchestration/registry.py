@@ -12,8 +12,9 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from npa.errors import RunError, UsageError
 from npa.orchestration.seal import slug
@@ -24,8 +25,7 @@ RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 SLUG_MAX = 48
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlace:
+class RunPlace(Struct, frozen=True):
     """A run that is known by name: its ID, its root (ends in `/`), and what it runs."""
 
     run_id: str

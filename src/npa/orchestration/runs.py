@@ -8,8 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from npa.errors import DrivenElsewhere, RunError, StorageError, UsageError
 from npa.orchestration import manifests, registry, snapshots
@@ -57,8 +59,7 @@ class SystemClock:
         return time.monotonic()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Host:
+class Host(Struct, frozen=True, eq=False):
     """Everything of this machine and user that runs need, resolved once and passed down."""
 
     home: Home
@@ -73,8 +74,7 @@ class Host:
         return open_store(uri, self.storage.options)
 
 
-@dataclass(slots=True)
-class OpenRun:
+class OpenRun(Struct):
     """A run whose journal has been read."""
 
     place: registry.RunPlace
@@ -212,8 +212,7 @@ def driver_stopped(view: DriverView) -> bool:
 # -- driving -----------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Drive:
+class Drive(Struct):
     """A driver that is ready to run, and what must be let go of afterwards.
 
     `left` says what of the engine stayed behind although the run is over; it changes no verdict.

@@ -8,9 +8,10 @@ answering from the journal until it has no more answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, assert_never
+
+from msgspec import Struct, field
 
 from npa.errors import JournalCorrupt
 from npa.orchestration import outputs as look
@@ -66,14 +67,12 @@ class Standing(Enum):
     UNSEEN = "unseen"
 
 
-@dataclass(slots=True)
-class _OpenWave:
+class _OpenWave(Struct):
     wave: Wave
     left: dict[str, Step]
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why the run cannot complete."""
 
     code: str
@@ -81,8 +80,7 @@ class Failure:
     path: str = ""
 
 
-@dataclass(slots=True)
-class Scheduler:
+class Scheduler(Struct):
     """Feeds the walk and reserves attempts. One for each driver and walk."""
 
     walk: WalkLike

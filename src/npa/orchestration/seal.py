@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from enum import Enum
 from functools import cache
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from npa.workflow.step import Step
 
 PLAN_VERSION = 1  # raised when the walk would name or order steps differently
@@ -29,6 +32,8 @@ def digest_of(value: object) -> str:
 
 def _plainer(value: object) -> object:
     """One level nearer to JSON; the encoder asks again for what is inside."""
+    if isinstance(value, Struct):
+        return asdict(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {name: getattr(value, name) for name in _names(type(value))}
     if isinstance(value, Enum):

@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from enum import Enum
 from typing import Any
+
+from msgspec.structs import fields
 
 from npa.errors import StorageError
 from npa.observation import Found
@@ -162,7 +163,7 @@ def from_json(body: Mapping[str, Any]) -> RunState:
 
 
 def _record(value: Any) -> dict[str, Any]:
-    return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
 
 
 _ATTEMPT = tuple((f.name, f.default) for f in fields(Attempt))

@@ -16,8 +16,9 @@ import shutil
 import stat
 import tarfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from npa.errors import StorageError, UsageError
 from npa.orchestration import source_listing
@@ -38,8 +39,7 @@ MANIFEST_SCHEMA = "npa.source/v1"
 _CHUNK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(Struct, frozen=True):
     """One file below the root. `path` uses `/`; `link` is a symlink's text ("" for a file)."""
 
     path: str
@@ -49,8 +49,7 @@ class SourceFile:
     link: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceTree:
+class SourceTree(Struct, frozen=True):
     """The files of a pipeline at one moment.
 
     `digest` is the SHA-256 over `files` alone: it does not depend on where the folder lies or on
@@ -96,8 +95,7 @@ class SourceTree:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Archive:
+class Archive(Struct, frozen=True):
     """One tar.gz of a tree. The same tree gives the same bytes."""
 
     data: bytes

@@ -12,8 +12,9 @@ import stat
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 from npa.errors import UsageError
 from npa.orchestration.source_ignore import Ignore
@@ -46,16 +47,14 @@ _NEVER = _matcher([*_SECRET_FILES, *(name.lower() for name in _LITTER)])
 _SOUNDS_SECRET = _matcher(_SECRET_WORDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How much source a pipeline may have."""
 
     bytes_max: int = 64 * 1024 * 1024
     files_max: int = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """Sorted relative names of files and symlinks, with what git says of the folder."""
 
     paths: tuple[str, ...]
@@ -154,8 +153,7 @@ def _walk(folder: Path, below: str, excluded: set[str], ignore: Ignore) -> Itera
 # -- git -------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Git:
+class _Git(Struct):
     """What git says of one folder of a work tree."""
 
     names: list[str]

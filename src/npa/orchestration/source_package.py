@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+
+from msgspec.structs import replace
 
 import npa
 from npa.orchestration.source import Archive, archive, scan

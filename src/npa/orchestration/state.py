@@ -7,16 +7,17 @@ the chain was not written by this protocol: JournalCorrupt, never a guess.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from npa.errors import JournalCorrupt
 from npa.orchestration.journal import entries as e
 from npa.orchestration.journal.frame import Frame
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """What a frame says of itself: its number, its wall-clock time, the epoch of its writer."""
 
     n: int
@@ -45,8 +46,7 @@ class Lifecycle(Enum):
         return self in (Lifecycle.COMPLETED, Lifecycle.FAILED, Lifecycle.CANCELLED)
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(Struct):
     """One try at a wave. `members` are the step paths that this try launches."""
 
     wave: str
@@ -93,8 +93,7 @@ class Attempt:
         return self.stage is not Stage.ENDED
 
 
-@dataclass(slots=True)
-class Wave:
+class Wave(Struct):
     key: str
     attempts: list[Attempt] = field(default_factory=list)
     budget_from: int = 0  # attempts before this index are no longer charged (reopened)
@@ -104,8 +103,7 @@ class Wave:
         return self.attempts[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class DriverView:
+class DriverView(Struct, frozen=True):
     epoch: int
     host: str
     boot: str
@@ -116,8 +114,7 @@ class DriverView:
     released: bool = False  # it left in order, or the run ended under it
 
 
-@dataclass(slots=True)
-class RunState:
+class RunState(Struct):
     """What the journal says. Read it freely; only `apply` changes it."""
 
     n: int = 0

@@ -7,8 +7,9 @@ is made at once and the question is put again with the answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, assert_never
+
+from msgspec import Struct, field
 
 from npa.observation import Absent, Found, Observation
 from npa.orchestration import decide as d
@@ -35,8 +36,7 @@ GAP_SECONDS_MAX = 2 * d.LATER  # of the time between two looks, how much counts 
 ROUNDS_MAX = 8  # looks that one decision may ask for in one tick; more would be a loop
 
 
-@dataclass(slots=True)
-class Clocks:
+class Clocks(Struct):
     """What one driver remembers of an attempt's times, on its own monotonic clock.
 
     `odd` is what cannot last of the present view, for how long it was looked at so, and when last.
@@ -57,8 +57,7 @@ class Claims(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Supervisor:
+class Supervisor(Struct):
     """Looks after open attempts. One for each driver; its memory is only rhythm, never truth."""
 
     engine: Engine

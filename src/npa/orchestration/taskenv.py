@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from npa.orchestration.engine import Job, Task
 from npa.orchestration.journal.entries import Cause
@@ -18,8 +19,7 @@ from npa.workflow.overrides import typed
 from npa.workflow.step import Artifact, Step
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JobSettings:
+class JobSettings(Struct, frozen=True, eq=False):
     """What all jobs of a run share.
 
     `env` and `secrets` go to every task (storage access, variables named at submit);

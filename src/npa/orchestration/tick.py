@@ -7,7 +7,7 @@ the driver throws the state away and folds the journal again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from npa.orchestration.decide import Goal, Hold
 from npa.orchestration.engine import ExactJob
@@ -16,16 +16,14 @@ from npa.orchestration.state import Header, RunState
 from npa.workflow.step import Step
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchEffect:
+class LaunchEffect(Struct, frozen=True):
     """Launch the attempt `key` with these steps; its intent is in this tick's frame."""
 
     key: str
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CancelEffect:
+class CancelEffect(Struct, frozen=True):
     """Cancel one exact job; its intent is in this tick's frame."""
 
     key: str
@@ -35,8 +33,7 @@ class CancelEffect:
 Effect = LaunchEffect | CancelEffect
 
 
-@dataclass(slots=True)
-class Tick:
+class Tick(Struct):
     """`waits` and `holds` are by subject (a wave key, a step path, a question, or "")."""
 
     state: RunState

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
 class Missing(Exception):
@@ -102,8 +103,7 @@ _STATUS_MARK = "Server returned non-2xx status code: "
 _CODE = re.compile(r"<Code>\s*(\w{1,64})\s*</Code>")
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRefusal:
+class HttpRefusal(Struct, frozen=True):
     """Status and error code that a store gave; `code` is empty when the body names none."""
 
     status: int

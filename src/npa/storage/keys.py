@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from npa.errors import UsageError
 
@@ -22,8 +23,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _TEMPORARY = re.compile(r"#\d+\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A split URI. `bucket` is empty for `file`; `key` has no leading `/`, may end in one."""
 
     scheme: str

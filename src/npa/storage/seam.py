@@ -9,19 +9,19 @@ that did happen may be lost.
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from npa.errors import UsageError
 from npa.observation import Observation, Unavailable
 from npa.target.secret import Secret
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StoreOptions:
+class StoreOptions(Struct, frozen=True, eq=False):
     """How to reach a store. Printable: secrets show as `Secret(***)`.
 
     `endpoint` is a URL without user information; plain http is accepted for loopback hosts only.
@@ -72,16 +72,14 @@ def is_loopback_host(host: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
+class Blob(Struct, frozen=True):
     """The whole content of one object and the version tag under which it was read."""
 
     data: bytes
     etag: str
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
+class ObjectInfo(Struct, frozen=True):
     """One object: its key, its size in bytes, its version tag."""
 
     key: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, assert_never
+
+from msgspec import Struct
 
 from npa.errors import StorageError, UsageError
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
@@ -35,8 +36,7 @@ class ArtifactUnseen(StorageError):
     code = "UNVERIFIED"
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(Struct, frozen=True):
     """One object that was copied; `size` in bytes."""
 
     source: str

@@ -11,9 +11,10 @@ import configparser
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from npa.errors import UsageError
 from npa.storage.seam import StoreOptions
@@ -32,8 +33,7 @@ _CONFIG_KEYS = ("endpoint", "region", "access_key_id", "secret_access_key", "ses
 CONFIG_BYTES_MAX = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StorageAccess:
+class StorageAccess(Struct, frozen=True, eq=False):
     """A resolved storage identity.
 
     `principal` is the access key ID: a name, fit for the seal. `source` says where the pair came
@@ -66,8 +66,7 @@ class StorageAccess:
         return {name: secret for name, secret in found.items() if secret is not None}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pair:
+class _Pair(Struct, frozen=True, eq=False):
     principal: str
     secret_key: Secret
     session_token: Secret | None

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from npa.errors import UsageError
 
 FOLDER_MODE = 0o700
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(Struct, frozen=True):
     """Where local runs, local jobs and the configuration lie. `path` is absolute."""
 
     path: Path

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from npa.errors import EngineError
 
@@ -19,8 +20,7 @@ _DEAD_STATES = "ZXx"
 _STOPPED_STATES = "Tt"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessIdentity:
+class ProcessIdentity(Struct, frozen=True):
     """One process for ever: `start_ticks` are clock ticks after the boot `boot_id`."""
 
     pid: int
@@ -28,8 +28,7 @@ class ProcessIdentity:
     boot_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     name: str
     boot_id: str
 

@@ -7,8 +7,9 @@ projects:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from npa.errors import UsageError
 from npa.target.home import Home
@@ -16,8 +17,7 @@ from npa.target.home import Home
 KEYS = ("context", "kubeconfig")
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(Struct, frozen=True):
     """`context` is its Kubernetes context; `kubeconfig` the file that has it, "" for the usual."""
 
     name: str

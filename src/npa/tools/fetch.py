@@ -18,10 +18,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn
 from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct
 
 from npa import __version__
 from npa.errors import NpaError, UsageError
@@ -41,8 +42,7 @@ class FetchError(NpaError):
     code = "FETCH"
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What to fetch and within which bounds."""
 
     url: str
@@ -52,8 +52,7 @@ class Wanted:
     total_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Got:
+class Got(Struct, frozen=True):
     """What came: `url` after redirects, without its query, which may be a signature."""
 
     url: str

@@ -6,7 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.errors import NpaError, StorageError, UsageError
 from npa.observation import Absent, Ambiguous, Found, Unavailable
@@ -17,8 +18,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """The declared artifacts of the state that runs now, and the stores in which they lie."""
 
     stores: Stores

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.orchestration.state import RunState
 from npa.workflow.asks import Ask, AskDecision, AskItems, Batch
@@ -19,8 +20,7 @@ STEPS_MAX = 4000  # steps that are walked for a look; a larger run is not counte
 WAYS_MAX = 500  # stretches between two decisions
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedStep:
+class PlannedStep(Struct, frozen=True):
     """A step that has not started. `at_most` is above 1 for items that nobody has read yet."""
 
     path: str
@@ -28,8 +28,7 @@ class PlannedStep:
     at_most: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """`total` counts all steps of the run and is a bound unless `exact`; None if there is none."""
 
     done: int
@@ -38,8 +37,7 @@ class Planned:
     steps: tuple[PlannedStep, ...]
 
 
-@dataclass(slots=True)
-class _Stretch:
+class _Stretch(Struct):
     """Steps up to a decision or the end; `ways` are the indices of what may follow."""
 
     steps: dict[str, int]  # path -> how many it stands for, at most

@@ -8,9 +8,10 @@ its values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
 from npa.orchestration.engine import JobStatus, Phase
@@ -37,8 +38,7 @@ class Verification(Enum):
     INCONSISTENT = "EVIDENCE_INCONSISTENT"
 
 
-@dataclass(frozen=True, slots=True)
-class StepView:
+class StepView(Struct, frozen=True):
     """One step by its latest attempt. Times are epoch seconds, None when not known.
 
     `recorded` is what the journal says; `live` what was seen just now ("" when not looked at).
@@ -67,8 +67,7 @@ class StepView:
     earlier: tuple[str, ...] = ()  # how earlier attempts of this step ended
 
 
-@dataclass(frozen=True, slots=True)
-class RunView:
+class RunView(Struct, frozen=True):
     """A run at one moment. `as_of` is when the live look was made; `updated_at` is recorded."""
 
     run_id: str
@@ -367,7 +366,7 @@ def _progress_json(view: RunView) -> dict[str, object]:
 
 
 def _step_json(step: StepView) -> dict[str, object]:
-    return {name: _listed(getattr(step, name)) for name in StepView.__slots__}
+    return {name: _listed(getattr(step, name)) for name in StepView.__struct_fields__}
 
 
 def _listed(value: object) -> object:

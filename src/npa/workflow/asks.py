@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from npa.workflow.step import Scalar, Step
 
@@ -14,8 +15,7 @@ class BatchKind(Enum):
     WINDOW = "window"  # one member of a parallel group in a sliding window
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Steps that may start now. `SERIAL` and `WINDOW` batches hold exactly one step."""
 
     kind: BatchKind
@@ -24,8 +24,7 @@ class Batch:
     max_concurrency: int
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """Decide from a measured number: JSON artifact `uri`, dotted `path` in it, `op`, `value`."""
 
     uri: str
@@ -34,8 +33,7 @@ class Gate:
     value: float
 
 
-@dataclass(frozen=True, slots=True)
-class AskDecision:
+class AskDecision(Struct, frozen=True):
     """The walk needs the decision written by `writer` (a step path) before it can go on.
 
     `key` names the question within the run and is the key of the answer: `refine[2]?until`,
@@ -52,8 +50,7 @@ class AskDecision:
     options: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AskItems:
+class AskItems(Struct, frozen=True):
     """A `foreach` needs its items: read the JSON list (or object with `items`) at `uri`."""
 
     key: str
@@ -61,8 +58,7 @@ class AskItems:
     max_items: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """The walk is over. `reason` is empty when a terminal state was reached."""
 
     terminal: str  # name of the terminal state, "" if none was reached

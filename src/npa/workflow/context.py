@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from npa.workflow.meaning import Workflow
 from npa.workflow.tokens import resolve_config
 from npa.workflow.tools import Tool, Tools
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """`config` is resolved (tool defaults, then the file's); `run` is the `run.` token scope."""
 
     run_id: str

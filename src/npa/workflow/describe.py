@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from npa.workflow.check_context import effective_config
 from npa.workflow.diagnostics import path_text
@@ -21,8 +23,7 @@ ENGINE_KEYS = frozenset({"bucket", "prefix", "decision_uri", "plan_assume_decisi
 VAR = "--var"
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(Struct, frozen=True):
     """A value that stands where another would: of the whole run (`--var`), or in one state.
 
     `where` is `--var` or the path of a state's own param; `instead_of` is None if there was none.
@@ -36,8 +37,7 @@ class Override:
         return {"where": self.where, "value": self.value, "instead_of": self.instead_of}
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(Struct, frozen=True):
     """One config key. `uses` are paths in the file, or `toolRef NAME`; `source` says who set it.
 
     `type` is one of string, integer, number, boolean, null, list, mapping, uri; text that spells a
@@ -64,8 +64,7 @@ class ConfigKey:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(Struct, frozen=True):
     """A workflow from outside: what it is called and what can be set."""
 
     name: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.workflow.codes import Code, Severity, severity_of
 from npa.workflow.meaning import Path, Positions
@@ -15,8 +16,7 @@ _COLOURS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m"}
 _DIM, _BOLD, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True):
     """One problem. `line` 0 means that it has no place in the file (`path` says what it is about).
 
     `line` and `column` are 1-based and count characters; `end_column` is exclusive.

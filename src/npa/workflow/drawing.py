@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from npa.workflow.graph import EdgeKind, Graph, NodeKind, is_leaf
 from npa.workflow.meaning import State
@@ -27,8 +29,7 @@ class Tone(Enum):
     MUTED = "muted"
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """What a view knows of a state: `text` such as "succeeded" or "2 of 4 running"."""
 
     text: str
@@ -42,8 +43,7 @@ class Shape(Enum):
     PARALLEL = "parallel"
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(Struct, frozen=True):
     """One state at one place. `parent` is an index, -1 at the top; `notes` are short lines."""
 
     name: str
@@ -63,16 +63,14 @@ class Line(Enum):
     AGAIN = "again"  # a loop
 
 
-@dataclass(frozen=True, slots=True)
-class Arrow:
+class Arrow(Struct, frozen=True):
     source: int
     target: int
     line: Line
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     title: str
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]

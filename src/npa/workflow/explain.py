@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from npa.errors import UsageError
 from npa.workflow.codes import Code, Severity, severity_of
@@ -18,8 +19,7 @@ FILE_HEAD = f"apiVersion: {API_VERSIONS[0]}\nkind: Workflow\n"
 """The two lines that every example leaves out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """One code. `wrong` yields it, `right` does not; `variables` are `--var` values for both."""
 
     code: str

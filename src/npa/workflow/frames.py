@@ -8,14 +8,14 @@ they are merged in declared order when the window ends, so that no value depends
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.workflow.graph import Node, NodeKind, unique_labels
 from npa.workflow.step import Scalar
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One item of a `foreach`: its token name (`as`), its value, its 0-based index."""
 
     name: str
@@ -71,8 +71,7 @@ class Scope:
         self.decision = inner.decision or self.decision
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a node stands in the run. `window` is the path of the enclosing parallel group."""
 
     path: str = ""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from npa.errors import UsageError
 from npa.workflow.meaning import State, Workflow
@@ -38,8 +39,7 @@ class NodeKind(Enum):
     FOREACH = "foreach"
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One thing that the walk enters. `labels` name the children in paths (`grade`, `grade#2`)."""
 
     index: int
@@ -56,8 +56,7 @@ class EdgeKind(Enum):
     MEMBER = "member"
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(Struct, frozen=True):
     """`source` and `target` are indexes into `Graph.states`; `label` says when it is taken."""
 
     source: int
@@ -66,8 +65,7 @@ class Edge:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """A compiled workflow.
 
     `entry[s]` is the outermost node of state `s`; `next[s]` its successor (-1: none);

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from npa.errors import UsageError
 from npa.workflow import model
@@ -22,8 +23,7 @@ from npa.workflow.tools import Tools
 DEFAULT_NAME = "unnamed"
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """What came of a file. `workflow` is None when there is any error.
 
     `understood` is what could be understood in spite of errors: to look for more of them, only.

@@ -7,8 +7,10 @@ snake_case (`if_` and `as_` where Python reserves the word). Defaults of the for
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import astuple, replace
 
 from npa.workflow.step import Checkpoint, Retry, Scalar
 
@@ -18,8 +20,7 @@ Path = tuple[str | int, ...]
 ParallelMode = Literal["group", "window"]
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """A stretch of one line. All numbers are 1-based; `end_column` is exclusive."""
 
     line: int
@@ -35,8 +36,7 @@ class Positions(Protocol):
     def key(self, path: Path) -> Position | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RunBlock:
+class RunBlock(Struct, frozen=True):
     """A state's own command: `argv` or `shell`. `setup` is shell text that runs before it."""
 
     argv: tuple[str, ...] = ()
@@ -44,8 +44,7 @@ class RunBlock:
     setup: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GateSpec:
+class GateSpec(Struct, frozen=True):
     """Decide from a measured number: JSON artifact `uri`, dotted `path` in it, `op`, `value`."""
 
     uri: str
@@ -54,8 +53,7 @@ class GateSpec:
     value: float | str  # a string holds tokens
 
 
-@dataclass(frozen=True, slots=True)
-class LoopSpec:
+class LoopSpec(Struct, frozen=True):
     """`max` is a count or a config reference; `until` a predicate name, "" when there is none."""
 
     max: int | str = 1
@@ -63,8 +61,7 @@ class LoopSpec:
     gate: GateSpec | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TransitionSpec:
+class TransitionSpec(Struct, frozen=True):
     """One way out of a branch. `when` and `if_` are "" when absent."""
 
     goto: str
@@ -73,8 +70,7 @@ class TransitionSpec:
     gate: GateSpec | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ForeachSpec:
+class ForeachSpec(Struct, frozen=True):
     """Fan-out over `items`, or over the JSON list at `uri` when `items` is None."""
 
     items: tuple[Scalar, ...] | None
@@ -83,8 +79,7 @@ class ForeachSpec:
     max_items: int
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerSpec:
+class TriggerSpec(Struct, frozen=True):
     """Wait for objects under `uri`; numbers may be config references. `max_polls` 0: no limit."""
 
     uri: str
@@ -93,16 +88,14 @@ class TriggerSpec:
     min_objects: int | str = 1
 
 
-@dataclass(frozen=True, slots=True)
-class IoSpec:
+class IoSpec(Struct, frozen=True):
     """One declared input or output. `schema` is a free label, or names a registered schema."""
 
     uri: str
     schema: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """One state. Exactly one of `tool_ref`, `run`, `sequence`, `parallel` gives it work, if any."""
 
     name: str
@@ -134,9 +127,11 @@ class State:
     parallel_count: int | str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Workflow:
-    """A whole file. `config`, `run` and `resources` are as written (raw, tokens inside)."""
+class Workflow(Struct, frozen=True, eq=False):
+    """A whole file. `config`, `run` and `resources` are as written (raw, tokens inside).
+
+    Two are equal that mean the same, wherever it stands in their files.
+    """
 
     api_version: str
     name: str
@@ -147,4 +142,12 @@ class Workflow:
     initial: str
     states: Mapping[str, State]  # in file order
     labels: Mapping[str, object] = field(default_factory=dict)
-    positions: Positions | None = field(default=None, compare=False, repr=False)
+    positions: Positions | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Workflow) and self._meaning() == other._meaning()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _meaning(self) -> tuple[object, ...]:
+        return astuple(replace(self, positions=None))

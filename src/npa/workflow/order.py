@@ -8,8 +8,10 @@ one that matters). Everything is iterative; a question costs O(log n).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from npa.workflow.meaning import State, Workflow
 
@@ -26,8 +28,7 @@ class Before(Enum):
     UNKNOWN = "unknown"  # unreachable, or a state that stands in several places
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(Struct, frozen=True):
     """`top` are states reached by `initial`, `next` and `goto`; `members` through a group."""
 
     top: frozenset[str]
@@ -148,8 +149,7 @@ def group_edges(workflow: Workflow) -> dict[str, tuple[str, ...]]:
     }
 
 
-@dataclass(slots=True)
-class Order:
+class Order(Struct):
     """The order of a workflow without cycles. Build it with `order_of`."""
 
     index: dict[str, int]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from npa.workflow.codes import Code
 from npa.workflow.diagnostics import Diagnostic, in_order, report

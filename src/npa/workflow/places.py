@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from npa.workflow.meaning import Path, Position
 
@@ -19,15 +20,13 @@ def split_lines(text: str) -> list[str]:
 
 # Positions are packed into one int (line, column, end column), because a big file has 100,000.
 # An end column of 0 means "to the end of the line".
-@dataclass(slots=True)
-class MapPlaces:
+class MapPlaces(Struct):
     place: int
     keys: dict[str, int] = field(default_factory=dict)
     values: dict[str, Places] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class ListPlaces:
+class ListPlaces(Struct):
     place: int
     values: list[Places] = field(default_factory=list)
 

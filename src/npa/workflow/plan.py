@@ -8,7 +8,8 @@ once: two walks with the same open paths go on alike.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.errors import UsageError
 from npa.workflow.asks import AskDecision, AskItems, Batch, BatchKind, Ended
@@ -41,8 +42,7 @@ class UnknownAssumption(UsageError):
     code = "UNKNOWN_ASSUMPTION"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A decision that the plan assumed: the question's key, the answer, where a run reads it."""
 
     key: str
@@ -51,8 +51,7 @@ class Answer:
     uris: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Unexpanded:
+class Unexpanded(Struct, frozen=True):
     """A fan-out whose items only a run can know; the plan shows one step at `path`."""
 
     path: str
@@ -60,8 +59,7 @@ class Unexpanded:
     max_items: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """One path through the workflow. `assume` is "" when nothing had to be assumed."""
 
     workflow: str
@@ -79,8 +77,7 @@ class Plan:
         return tuple(step for batch in self.batches for step in batch.steps)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanNode:
+class PlanNode(Struct, frozen=True):
     """A stretch without decisions, then a question with its ways on, or the end.
 
     `ways` pairs each answer with the index of the node that it leads to. A node that several ways
@@ -94,8 +91,7 @@ class PlanNode:
     ended: Ended | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlanTree:
+class PlanTree(Struct, frozen=True):
     """Every path at once; node 0 is the start."""
 
     nodes: tuple[PlanNode, ...]

@@ -6,9 +6,9 @@ rest of it; nothing stops at the first error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from msgspec import Struct, field
 from pydantic import ValidationError
 
 from npa.workflow import model
@@ -88,8 +88,7 @@ _COMPARISONS = {
 _ROUNDS_MAX = 8
 
 
-@dataclass(slots=True)
-class Shaper:
+class Shaper(Struct):
     """Validates levels and collects diagnostics; `broken` are paths of levels that had errors."""
 
     positions: Positions

@@ -11,10 +11,10 @@ import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 
 from npa.workflow.codes import Code, severity_of
 from npa.workflow.diagnostics import Diagnostic, path_text
@@ -43,8 +43,7 @@ _WORDS: dict[str, object] = {
 _MAYBE_NOT_TEXT = frozenset("~nNtTfF+-.0123456789")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A parsed file. `usable` is false when there is nothing to check beyond `diagnostics`."""
 
     filename: str
@@ -132,8 +131,7 @@ def parse_text(text: str, filename: str) -> Source:
     )
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(Struct):
     """One open mapping or sequence."""
 
     value: Any

@@ -6,13 +6,13 @@ Everything here is immutable, resolved (no tokens are left) and free of secrets'
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 Scalar = str | int | float | bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
+class Artifact(Struct, frozen=True):
     """One declared input or output. A `uri` that ends in `/` is a prefix (one object is enough)."""
 
     uri: str
@@ -23,8 +23,7 @@ class Artifact:
         return self.uri.endswith("/")
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """What runs: exactly one of `argv` and `shell`. `setup` is shell text that runs first."""
 
     argv: tuple[str, ...] = ()
@@ -33,8 +32,7 @@ class Command:
     tool_ref: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """A resource profile with units settled.
 
     `cpus` in cores, `memory_gib` and `disk_gib` in GiB, `accelerators` as (name, count) a node;
@@ -56,8 +54,7 @@ class Profile:
     raw: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger:
+class Trigger(Struct, frozen=True):
     """Wait until at least `min_objects` objects lie under `uri`; `max_polls` 0 means no limit."""
 
     uri: str
@@ -66,24 +63,21 @@ class Trigger:
     min_objects: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """Budget for payload failures of one state, and the pause before each new attempt."""
 
     payload: int = 0
     backoff_seconds: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """Mid-stage resume that the tool declares: where checkpoints lie and what loads them."""
 
     uri: str
     loader: str
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One resolved unit of work.
 
     `path` names it within the run (`refine[2]/grade`, `train[shard-07]`); `state` is the state's

@@ -7,7 +7,8 @@ the config mapping is never copied.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.errors import UsageError
 from npa.workflow.context import Context, Overlay
@@ -37,8 +38,7 @@ class StepUnresolvable(UsageError):
     code = "STEP_UNRESOLVABLE"
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(Struct, frozen=True):
     """The resolved fields of a state that do not name its place."""
 
     command: Command

@@ -8,9 +8,9 @@ settings, what it reads and writes, and where it leads: the order of most files 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import yaml
+from msgspec import Struct
 
 from npa.workflow import model
 
@@ -28,8 +28,7 @@ LEVELS: dict[tuple[str, ...], tuple[Sequence[str], type[model.Level]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
+class Remark(Struct, frozen=True):
     """One place that is not canonical; line and column are 1-based."""
 
     line: int

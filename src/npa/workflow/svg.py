@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
+
+from msgspec import Struct, field
 
 from npa.workflow.drawing import Arrow, Box, Drawing, Line, Shape, Tone, box_lines
 
@@ -29,8 +30,7 @@ SWEEPS = 6
 BENDS_MAX = 20_000  # points where long arrows are led past layers; beyond that they go straight
 
 
-@dataclass(slots=True)
-class _Rect:
+class _Rect(Struct):
     x: float = 0.0
     y: float = 0.0
     w: float = 0.0
@@ -45,8 +45,7 @@ class _Rect:
         return self.y + self.h
 
 
-@dataclass(slots=True)
-class _Point:
+class _Point(Struct):
     """A place in a layer: a box, or a bend of a long arrow (`box` is -1)."""
 
     box: int

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.workflow.meaning import GateSpec, Path, Positions, State
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """One text. `field` is the state's key it stands under; `params` texts see base config only."""
 
     text: str

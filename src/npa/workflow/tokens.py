@@ -11,8 +11,9 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
+
+from msgspec import Struct, field
 
 from npa.errors import UsageError
 from npa.workflow.codes import Code
@@ -73,8 +74,7 @@ class NotAnInteger(UsageError):
     code = "NOT_AN_INTEGER"
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """One token; `text` is how it is written."""
 
     scope: str
@@ -83,8 +83,7 @@ class Token:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(Struct, frozen=True):
     """Text that opens a token and is none, or a token of an unknown scope or transform."""
 
     code: Code
@@ -94,8 +93,7 @@ class Malformed:
     known: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """A string in parts: literal text and tokens, in order."""
 
     parts: tuple[str | Token, ...]
@@ -227,8 +225,7 @@ def render_value(value: object, lookup: Callable[[Token], object]) -> object:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Scopes:
+class Scopes(Struct, frozen=True):
     """The values that tokens stand for. `state` keys are `NAME.uri` and `NAME.output_N`."""
 
     config: Mapping[str, object] = field(default_factory=dict)
@@ -250,8 +247,7 @@ class Scopes:
         return parse(text).render(self.lookup) if "{{" in text else text
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigResolution:
+class ConfigResolution(Struct, frozen=True):
     """Config resolved against itself, and what stood in the way (empty when all went well).
 
     `cycles` are key paths that close on themselves; `unknown` pairs a key with a token that has no

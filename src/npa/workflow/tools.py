@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
+
+from msgspec import Struct, field
 
 
 class GangMode(Enum):
@@ -13,8 +14,7 @@ class GangMode(Enum):
     SHARDED = "sharded"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolParam:
+class ToolParam(Struct, frozen=True):
     """One typed parameter; it is read from the config key of the same name unless `key` differs.
 
     `kind` is one of string, int, float, bool, enum, uri, path, json; `unit` is for people.
@@ -30,8 +30,7 @@ class ToolParam:
     summary: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """A catalogue entry as the language sees it.
 
     `argv` is a template with tokens; `omit_when_empty` names flags that vanish together with their

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.workflow.asks import Batch, BatchKind
 from npa.workflow.step import Step
@@ -12,8 +13,7 @@ from npa.workflow.step import Step
 LABEL_CHARS_MAX = 20  # what a job name has room for beside the run and the effect key
 
 
-@dataclass(frozen=True, slots=True)
-class Wave:
+class Wave(Struct, frozen=True):
     """One managed job: one step, or one batch of a parallel group (`group` is its path).
 
     `key` is stable and unique within the run; `label` is for job names: lower-case letters, digits

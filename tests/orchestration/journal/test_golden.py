@@ -6,11 +6,11 @@ workflow of the simulation. They are written once, by scripts/golden_journals.py
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from changed import replace
 from npa.orchestration.journal.chain import key_of
 from npa.orchestration.journal.entries import Result
 from npa.orchestration.journal.frame import parse

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from changed import replace
 from npa.orchestration.engine import CancelRequested, CancelUnknown, Job, Phase, Task
 from npa.orchestration.local import canceller
 from npa.orchestration.local.engine import LocalEngine

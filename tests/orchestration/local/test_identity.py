@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from changed import replace
 from npa.observation import Ambiguous, Found, Unavailable
 from npa.orchestration.engine import (
     ExactJob,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from changed import replace
 from npa.errors import EngineError
 from npa.observation import Found, Unavailable
 from npa.orchestration.logs import LogStream

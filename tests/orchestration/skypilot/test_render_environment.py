@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
+from changed import replace
 from npa.errors import UsageError
 from npa.orchestration.skypilot.options import ModelCache, RenderOptions, StagedSource
 from npa.orchestration.skypilot.render_errors import RenderError

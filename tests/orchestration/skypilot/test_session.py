@@ -13,11 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from changed import replace
 from npa.errors import EngineError
 from npa.observation import Found, Unavailable
 from npa.orchestration.skypilot import ownership, ports, procfs, record

@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.errors import JournalCorrupt, StorageError
 from npa.observation import Absent, Ambiguous, Found, Unavailable
@@ -29,20 +30,17 @@ def key_of(n: int) -> str:
     return f"{FOLDER}{n:010d}.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(Struct, frozen=True):
     frame: Frame
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """Somebody else wrote first; these are the frames that we had not seen."""
 
     frames: tuple[Frame, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """It could not be established whether the frame is there. Offer it again; act on nothing."""
 
     cause: Unavailable
@@ -51,8 +49,7 @@ class Unknown:
 AppendResult = Appended | Lost | Unknown
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
+class _Pending(Struct, frozen=True):
     frame: Frame
     data: bytes
     later: bool

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields
 from enum import Enum
 from typing import Any
+
+from msgspec import NODEFAULT
+from msgspec.structs import FieldInfo, fields
 
 from npa.errors import JournalCorrupt
 from npa.orchestration.journal import entries as e
@@ -41,17 +43,16 @@ KINDS: Mapping[str, type[Any]] = {
     "run_cancelled": e.RunCancelled,
 }
 _NAME_OF = {cls: name for name, cls in KINDS.items()}
-_FIELDS: Mapping[type[Any], tuple[Field[Any], ...]] = {
-    cls: fields(cls) for cls in (*KINDS.values(), e.MemberEnd)
-}
+_KNOWN: tuple[type[Any], ...] = (*KINDS.values(), e.MemberEnd)
+_FIELDS: Mapping[type[Any], tuple[FieldInfo, ...]] = {cls: fields(cls) for cls in _KNOWN}
 _NAMES: Mapping[type[Any], frozenset[str]] = {
     cls: frozenset(f.name for f in known) for cls, known in _FIELDS.items()
 }
 _LEFT_OUT: Mapping[type[Any], tuple[tuple[str, object, bool], ...]] = {
-    cls: tuple((f.name, f.default, f.default_factory is not MISSING) for f in known)
+    cls: tuple((f.name, f.default, f.default_factory is not NODEFAULT) for f in known)
     for cls, known in _FIELDS.items()
 }
-"""Name, the default (MISSING equals nothing), and whether an empty value is one."""
+"""Name, the default (NODEFAULT equals nothing), and whether an empty value is one."""
 _ENUMS: Mapping[str, Callable[[Any], object]] = {
     "verb": e.Verb,
     "cause": e.Cause,

@@ -7,8 +7,9 @@ travels as a digest of its text (the text itself stays in a 0600 file on the hos
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 Json = Mapping[str, object]
 
@@ -35,8 +36,7 @@ class Result(StrEnum):
     REFUSED = "refused"  # nothing was launched, proven
 
 
-@dataclass(frozen=True, slots=True)
-class Genesis:
+class Genesis(Struct, frozen=True):
     """The seal and what it was made from. `request` is enough to rebuild the run anywhere."""
 
     seal: str
@@ -45,8 +45,7 @@ class Genesis:
     version: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class DriverEntry:
+class DriverEntry(Struct, frozen=True):
     """One driver is current from here on; its epoch is the number of this frame."""
 
     host: str
@@ -56,8 +55,7 @@ class DriverEntry:
     goal: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
+class Reserved(Struct, frozen=True):
     """An attempt exists. `digests` maps member path to the hash of what it would run."""
 
     wave: str
@@ -71,8 +69,7 @@ class Reserved:
     parent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(Struct, frozen=True):
     """We are about to act once. `window_seconds`: how long the request may be in flight."""
 
     key: str
@@ -82,8 +79,7 @@ class Intent:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What came of a launch intent: the provider's own ID, and who said so."""
 
     key: str
@@ -92,8 +88,7 @@ class Outcome:
     adopted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(Struct, frozen=True):
     """A change in what the provider says of an attempt (never a mere repetition)."""
 
     key: str
@@ -102,8 +97,7 @@ class Observed:
     members: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class CancelUnverified:
+class CancelUnverified(Struct, frozen=True):
     """The finite cancellation policy is used up and the job was not seen terminal."""
 
     key: str
@@ -111,8 +105,7 @@ class CancelUnverified:
     asked: int
 
 
-@dataclass(frozen=True, slots=True)
-class Vouched:
+class Vouched(Struct, frozen=True):
     """A person states that nothing of an attempt's job runs, or can still come to run."""
 
     key: str
@@ -120,8 +113,7 @@ class Vouched:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberEnd:
+class MemberEnd(Struct, frozen=True):
     """How one member of an attempt ended. `outputs`: (uri, size in bytes, etag) as validated.
 
     `invalid`: which payloads are not what their schema says, and why.
@@ -141,8 +133,7 @@ class MemberEnd:
     invalid: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """An attempt is over, for good. `first_failed` names the member that failed first."""
 
     key: str
@@ -155,8 +146,7 @@ class Ended:
     leftovers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """A decision artifact was read. Valid for exactly the attempt that wrote it."""
 
     question: str
@@ -168,8 +158,7 @@ class Decision:
     assumed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion:
+class Expansion(Struct, frozen=True):
     """The items of a `foreach`, as read from its manifest."""
 
     question: str
@@ -178,8 +167,7 @@ class Expansion:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Triggered:
+class Triggered(Struct, frozen=True):
     """A trigger's condition was seen to hold."""
 
     path: str
@@ -188,24 +176,21 @@ class Triggered:
     polls: int
 
 
-@dataclass(frozen=True, slots=True)
-class Invalidated:
+class Invalidated(Struct, frozen=True):
     """Earlier successes of these step paths are no longer reused."""
 
     paths: tuple[str, ...]
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class CancelRequested:
+class CancelRequested(Struct, frozen=True):
     """Somebody wants the run cancelled: the goal is Cancelled from here on."""
 
     reason: str
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reopened:
+class Reopened(Struct, frozen=True):
     """A person lets a run go on after its end, or accepts changed inputs (then `seal` is new)."""
 
     reason: str
@@ -214,16 +199,14 @@ class Reopened:
     request: Json = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Preflight:
+class Preflight(Struct, frozen=True):
     """The real preflight was run; `passed` and what it found, by code."""
 
     passed: bool
     findings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """The run cannot go on by itself: why, and the command that ends the hold."""
 
     code: str
@@ -232,20 +215,17 @@ class Held:
     subject: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Struct, frozen=True):
     """The driver lives (at most one each 15 minutes)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Struct, frozen=True):
     """The driver leaves in order; the run goes on when another takes the lease."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """The run is complete. Names the last wave, the terminal state, and states that never ran."""
 
     wave: str
@@ -253,8 +233,7 @@ class Completed:
     skipped: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RunFailed:
+class RunFailed(Struct, frozen=True):
     """The run cannot complete. `skipped` are the states that never ran."""
 
     code: str
@@ -263,8 +242,7 @@ class RunFailed:
     skipped: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RunCancelled:
+class RunCancelled(Struct, frozen=True):
     reason: str
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.errors import JournalCorrupt
 from npa.orchestration.journal.codec import decode
 from npa.orchestration.journal.entries import Entry
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """One frame as read. `digest` is the SHA-256 of its bytes, `size` their number."""
 
     n: int

@@ -16,8 +16,9 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from npa.errors import EngineError
 from npa.observation import Found, Observation, Unavailable

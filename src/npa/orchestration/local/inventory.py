@@ -12,8 +12,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from npa.orchestration.engine import Room, RoomKind
 from npa.workflow.step import Profile, Step
@@ -23,16 +24,14 @@ _GIB = float(1 << 30)
 _UNLIMITED = 1 << 60  # control groups of version 1 write a number near 2^63 for "no limit"
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """`index` as CUDA counts it, `product` as the driver names it (`NVIDIA H100 80GB HBM3`)."""
 
     index: int
     product: str
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(Struct, frozen=True):
     """Cores, GiB and GPUs that jobs of this machine share."""
 
     cpus: float
@@ -40,8 +39,7 @@ class Inventory:
     gpus: tuple[Gpu, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What one job holds, all its ranks together."""
 
     cpus: float = 0.0

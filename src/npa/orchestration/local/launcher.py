@@ -10,8 +10,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from npa.orchestration.local.procfs import Identity
 
@@ -20,29 +21,25 @@ REPLY_SECONDS_MAX = 30.0
 CLOSE_SECONDS_MAX = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(Struct, frozen=True):
     """The shim has the claim. `pipe` reads `+` at each change and ends when the shim is over."""
 
     shim: Identity
     pipe: int
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
+class Foreign(Struct, frozen=True):
     """Somebody else holds the claim; nothing was started by us."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotStarted:
+class NotStarted(Struct, frozen=True):
     """`stage` failed with `errno`: fork, claim, workdir, or here before anything was sent."""
 
     errno: int
     stage: str
 
 
-@dataclass(frozen=True, slots=True)
-class Silent:
+class Silent(Struct, frozen=True):
     """No reply: nobody is left who could give one (`ended`), or not in time."""
 
     ended: bool

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.observation import Absent, Found, Observation, Unavailable
 from npa.orchestration.engine import JobRef, JobStatus
@@ -88,8 +89,7 @@ def read_chunk(path: str, offset: int) -> bytes:
         os.close(fd)
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     """The end of a log. `first_line` is the number (from 1) of `lines[0]`, 0 if not counted."""
 
     lines: tuple[bytes, ...]

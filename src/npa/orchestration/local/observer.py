@@ -18,9 +18,11 @@ import errno
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
 from npa.orchestration.engine import ExactJob, JobRef, JobStatus, MemberStatus, Phase
@@ -41,8 +43,7 @@ _CAUSES = {
 }
 
 
-@dataclass(slots=True)
-class _Orphans:
+class _Orphans(Struct):
     """Processes of a lost job under our hands: since when, and who they were."""
 
     since: float

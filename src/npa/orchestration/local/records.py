@@ -10,15 +10,15 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from npa.orchestration.local import layout
 from npa.orchestration.local.procfs import Identity
 
 
-@dataclass(frozen=True, slots=True)
-class JobTask:
+class JobTask(Struct, frozen=True):
     """What a task asked for and got. `gpus` holds the indices of each rank."""
 
     path: str
@@ -29,8 +29,7 @@ class JobTask:
     gpus: tuple[tuple[int, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JobFile:
+class JobFile(Struct, frozen=True):
     """`job.json`: enough to observe and account for a job that another driver launched."""
 
     name: str
@@ -92,8 +91,7 @@ class JobFile:
             raise ValueError(f"{layout.JOB} is not a job: {error!r}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """Who took the job: a shim that runs it, or a driver that sealed it. `at` is epoch seconds."""
 
     kind: str

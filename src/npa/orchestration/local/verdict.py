@@ -9,8 +9,9 @@ import errno
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from npa.orchestration.engine import Evidence, MemberStatus, Phase
 from npa.orchestration.local import layout
@@ -45,8 +46,7 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What an exit record means. `alive` are leftovers that even SIGKILL did not end."""
 
     phase: Phase

@@ -14,9 +14,9 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import yaml
+from msgspec import Struct
 
 from npa.errors import UsageError
 
@@ -32,8 +32,7 @@ PUBLIC = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+class Fingerprint(Struct, frozen=True):
     """A keyed digest: equal secrets look equal within a session and tell nothing outside of it."""
 
     key: bytes

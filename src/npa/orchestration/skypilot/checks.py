@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from npa.errors import EngineError
 from npa.orchestration.skypilot.client import Answer, BridgeClient, Broken, Refused, Reply
@@ -14,8 +16,7 @@ from npa.orchestration.skypilot.engine import cloud_names
 from npa.orchestration.skypilot.validation import MakeSpec, check_session
 
 
-@dataclass(frozen=True, slots=True)
-class Gpus:
+class Gpus(Struct, frozen=True):
     """GPUs of one product at one place. `per_node` are the counts that a task may ask for."""
 
     where: str
@@ -25,8 +26,7 @@ class Gpus:
     free: int
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """`enabled` names the clouds that SkyPilot can use. It is made only after the session ended."""
 
     enabled: tuple[str, ...]

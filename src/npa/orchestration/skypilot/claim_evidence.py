@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.observation import Found
 from npa.orchestration.claims import FOLDER, key_of
@@ -26,8 +27,7 @@ CODES: Mapping[TaskCode, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimEvidence:
+class ClaimEvidence(Struct, frozen=True):
     """Implements the engine's `verdict_on`. `provider` is what the run's tasks claim with."""
 
     storage: Storage

@@ -12,21 +12,20 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 SCRIPT = Path(__file__).with_name("bridge.py")
 LINE_BYTES_MAX = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     value: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """A typed error of the bridge. `posted`: a launch's POST had been made before."""
 
     code: str
@@ -37,8 +36,7 @@ class Refused:
     posted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """No answer: `died`, `timeout`, `schema` or `start`. `posted` as far as was heard."""
 
     cause: str
@@ -49,8 +47,7 @@ class Broken:
 Reply = Answer | Refused | Broken
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     owner: subprocess.Popen[bytes] | None = None
     done: threading.Event = field(default_factory=threading.Event)
     reply: Reply | None = None
@@ -58,8 +55,7 @@ class _Call:
     events: list[Mapping[str, Any]] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class BridgeClient:
+class BridgeClient(Struct):
     """One bridge process, started when it is needed and again when it is gone.
 
     `argv` starts it, `environment` is asked for each start, `log` takes what SkyPilot prints.

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol, assert_never
+
+from msgspec.structs import replace
 
 from npa.errors import EngineError
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable

@@ -20,8 +20,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from npa.errors import EngineError
 from npa.orchestration.skypilot.installer import VERSION, Installer, lock_digest
@@ -31,8 +32,7 @@ OK = ".npa-ok"
 SCHEMA = "npa.skypilot.environment.v1"
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
+class Installed(Struct, frozen=True):
     """A complete environment. `digest` is that of the lock it was made from."""
 
     folder: Path
@@ -52,8 +52,7 @@ class Installed:
         return self.version == VERSION and self.digest == lock_digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Bootstrapped:
+class Bootstrapped(Struct, frozen=True):
     installed: Installed
     sky_bin: Path  # through `current`, so that it stays true after the next bootstrap
     reused: bool

@@ -8,10 +8,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from npa.errors import EngineError
 
@@ -58,8 +59,7 @@ def lock_digest() -> str:
     return sha256(lock_text().encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """What a started SkyPilot says of itself."""
 
     version: str
@@ -76,8 +76,7 @@ class Installer(Protocol):
     def probe(self, folder: Path) -> Probe: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RealInstaller:
+class RealInstaller(Struct, frozen=True):
     """Installs with `uv` if there is one, with `pip` otherwise.
 
     `env` is the caller's environment: it says how registries are reached, and nothing else of it

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import assert_never
+
+from msgspec import Struct, field
 
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
 from npa.orchestration.skypilot.client import Answer, Broken, Refused, Reply
@@ -22,8 +23,7 @@ CALL_SECONDS_MAX = 90.0  # the first one after a server's start took 40 s under 
 BROKEN_MAX = 3  # calls without an answer, then the bridge is ended and started again
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """The times that an engine reads, so that tests can turn them."""
 
     now: Callable[[], float] = time.time
@@ -31,8 +31,7 @@ class Clock:
     sleep: Callable[[float], None] = time.sleep
 
 
-@dataclass(slots=True)
-class Queue:
+class Queue(Struct):
     """`ask` makes the call, `recover` replaces a bridge that does not answer."""
 
     ask: Callable[[], Reply]

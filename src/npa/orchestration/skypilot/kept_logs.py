@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from npa.errors import EngineError
 from npa.observation import Absent, Found, Observation, Unavailable
@@ -19,8 +20,7 @@ _COMPLETE = "complete"  # exists once the run is over and nothing more can be co
 _PAUSE_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class KeptLogs:
+class KeptLogs(Struct, frozen=True):
     """Implements npa.orchestration.logs.LogReader. `live` is asked for what is not kept whole,
     after `prove` has found the session's server."""
 

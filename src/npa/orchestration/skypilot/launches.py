@@ -13,10 +13,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from npa.errors import EngineError
 from npa.orchestration.skypilot.record import write_private
@@ -32,8 +34,7 @@ class Reached(Enum):
     ENDED = "ended"  # the server's request ended, well or not
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """`at` is when it got there; after `not_after` no bridge makes the POST any more."""
 
     reached: Reached
@@ -55,8 +56,7 @@ class Trace:
                 assert_never(self.reached)
 
 
-@dataclass(frozen=True, slots=True)
-class Launches:
+class Launches(Struct, frozen=True):
     folder: Path
 
     def prepare(

@@ -6,9 +6,10 @@ One stream a task: SkyPilot merges the ranks of a task into one log, with a pref
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
+
+from msgspec import Struct
 
 from npa.observation import Absent, Found, Observation, Unavailable
 from npa.orchestration.engine import JobRef
@@ -21,8 +22,7 @@ CHUNK_BYTES_MAX = 1 << 20
 CALL_SECONDS_MAX = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class SkyPilotLogs:
+class SkyPilotLogs(Struct, frozen=True):
     """Implements npa.orchestration.logs.LogReader. `folder` takes the copies (0700)."""
 
     bridge: BridgeClient

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from npa.errors import UsageError
 
@@ -11,8 +12,7 @@ DEFAULT_REGISTRY = "ghcr.io/nebius/nebius-physical-ai"
 MODEL_CACHE_PATH = "/opt/npa-model-cache"
 
 
-@dataclass(frozen=True, slots=True)
-class StagedSource:
+class StagedSource(Struct, frozen=True):
     """Source at a URI: one archive with its SHA-256, or a prefix (ends in `/`) of objects.
 
     `fingerprint` is that of the scanned tree; a source that somebody set by hand has none.
@@ -28,8 +28,7 @@ class StagedSource:
         return bool(self.fingerprint and self.sha256)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCache:
+class ModelCache(Struct, frozen=True):
     """A durable model cache of Kubernetes pods: a claim by name, or a path of the node."""
 
     claim: str = ""
@@ -40,8 +39,7 @@ class ModelCache:
             raise UsageError("a model cache is either a claim or a path of the node")
 
 
-@dataclass(frozen=True, slots=True)
-class RenderOptions:
+class RenderOptions(Struct, frozen=True):
     """Everything outside the workflow that changes what is rendered. No secret's value.
 
     images      overrides of images: by toolRef, by a prefix of it, or `*`; "" means no image

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from npa.orchestration.skypilot import procfs
 from npa.orchestration.skypilot.procfs import Process
@@ -14,8 +14,7 @@ SERVER_MODULE = "sky.server.server"
 CONTROLLER_MODULE = "sky.jobs.controller"
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
+class Sighting(Struct, frozen=True):
     """All processes that belong to a session.
 
     `leaders` are API servers. `workers` share the session of a leader, living or dead.
@@ -32,8 +31,7 @@ class Sighting:
         return (*self.leaders, *self.workers, *self.controllers, *self.others)
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(Struct, frozen=True):
     """Proof that one exact server was ours at one moment. Never stored."""
 
     endpoint: str

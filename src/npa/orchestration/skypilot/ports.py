@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import socket
 from contextlib import ExitStack
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.errors import EngineError
 
@@ -15,8 +16,7 @@ RANGE = range(20000, 30000)
 TRIES_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(Struct, frozen=True):
     """`queue` is kept free for SkyPilot's queue manager; our servers need no listener on it."""
 
     api: int

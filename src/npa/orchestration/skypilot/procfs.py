@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 PROC = Path("/proc")
 _LISTEN = "0A"  # state of a listening socket in /proc/net/tcp (include/net/tcp_states.h)
@@ -26,8 +27,7 @@ def boot_id() -> str:
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """One live process, as it was at one look. `sid` is its session's leader."""
 
     pid: int

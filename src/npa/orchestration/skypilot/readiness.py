@@ -7,9 +7,10 @@ sample starts the count anew; a refusal that no waiting cures ends it at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import assert_never
+
+from msgspec import Struct, field
 
 from npa.orchestration.engine import Evidence
 from npa.orchestration.skypilot.client import Answer, Broken, Refused, Reply
@@ -69,8 +70,7 @@ def _of_status(status: int) -> Sample:
     return known.get(status, Sample.SERVER)
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerReadiness:
+class ControllerReadiness(Struct, frozen=True):
     """Asked before each launch of a session whose controller is a pod of `context`.
 
     A controller that is UP or STOPPED is usable as it is; of any other the launch may create one.
@@ -90,8 +90,7 @@ class ControllerReadiness:
         return sample_of(self.call("ready", SAMPLE_SECONDS_MAX, context=self.context))
 
 
-@dataclass(frozen=True, slots=True)
-class StableReadiness:
+class StableReadiness(Struct, frozen=True):
     """Callable for `SkyPilotEngine.before_controller`: None when ready, else evidence."""
 
     sample: Callable[[], Sample]

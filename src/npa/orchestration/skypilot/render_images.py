@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.catalog.entry import Entry
 from npa.orchestration.skypilot.options import DEFAULT_REGISTRY, RenderOptions
@@ -21,8 +22,7 @@ _PUBLIC_HOSTS = frozenset(
 _TRUE = frozenset(["1", "true", "yes", "on"])
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """`reference` "" means the provider's default image; `untagged`: its tag is not known here."""
 
     reference: str = ""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from npa.catalog.loader import Catalog
 from npa.orchestration.engine import Finding, Job
@@ -22,8 +23,7 @@ from npa.workflow.asks import Batch
 from npa.workflow.waves import Wave, split_for
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedPlan:
+class RenderedPlan(Struct, frozen=True):
     """The managed jobs of a plan, in order."""
 
     jobs: tuple[Rendered, ...]

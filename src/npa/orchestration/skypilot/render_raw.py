@@ -6,9 +6,11 @@ as before any other step's. So a raw task has the same identity and is started a
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from npa.catalog.loader import Catalog
 from npa.orchestration.engine import Job
@@ -49,7 +51,7 @@ def render_raw(job: Job, catalog: Catalog, options: RenderOptions, raw: RawTask)
         "envs": dict(sorted({**raw.envs, **_mapping(ours, "envs")}.items())),
     }
     check_placeholders(document, step.path)
-    return replace(made, documents=(header, document))
+    return dataclasses.replace(made, documents=(header, document))
 
 
 def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
 
 from npa.errors import EngineError, UsageError
 from npa.orchestration.skypilot.installer import VERSION
@@ -19,8 +19,7 @@ CONFIG_NAME = "skypilot.yaml"  # in npa's home; written by `npa skypilot bootstr
 CONFIG_KEYS = ("sky_bin", "isolated_config_dir")
 
 
-@dataclass(frozen=True, slots=True)
-class SkyBin:
+class SkyBin(Struct, frozen=True):
     """A usable SkyPilot. `source` says who named it; both paths are absolute."""
 
     path: Path

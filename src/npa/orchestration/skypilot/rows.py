@@ -7,8 +7,10 @@ SkyPilot still cleans up: only the schedule state DONE settles it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from npa.orchestration.engine import Evidence, ExactJob, JobStatus, MemberStatus, Phase
 
@@ -56,8 +58,7 @@ class SchemaError(ValueError):
     """The queue's answer has a shape that we do not know: nothing is concluded from it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One task of one managed job, as SkyPilot tells it. Times are epoch seconds, 0 for none."""
 
     job_id: int
@@ -75,8 +76,7 @@ class Row:
     cluster: str
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """The whole queue at one look. `as_of` is the time before it was asked."""
 
     rows: tuple[Row, ...]

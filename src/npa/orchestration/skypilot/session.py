@@ -17,7 +17,9 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from msgspec import Struct, field
 
 from npa.observation import Found, Observation, Unavailable
 from npa.orchestration.skypilot import ownership, ports, procfs, record
@@ -42,8 +44,7 @@ SOURCE = "skypilot-api"
 _STARTED: dict[int, subprocess.Popen[bytes]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How long a session waits, in seconds."""
 
     lock: float = 30.0
@@ -54,8 +55,7 @@ class Limits:
     health: float = 10.0
 
 
-@dataclass(slots=True)
-class Session:
+class Session(Struct):
     """One session's folder and server. Make it with a spec; it starts nothing by itself."""
 
     spec: SessionSpec

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from npa.errors import UsageError
 from npa.orchestration.skypilot.configs import Controller
@@ -24,8 +26,7 @@ class Cloud(Enum):
 _CLOUDS = {"kubernetes": Cloud.KUBERNETES, **{cloud.value: cloud for cloud in Cloud}}
 
 
-@dataclass(frozen=True, slots=True)
-class Aim:
+class Aim(Struct, frozen=True):
     """`--infra`, taken apart. `name` is the context or the cluster."""
 
     cloud: Cloud
@@ -52,8 +53,7 @@ def parse_infra(text: str) -> Aim:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """`session` is the folder of the run's API server, so that another home finds the same one.
 
     `images` are overrides (by toolRef, by a prefix of it, or `*`), `digests` pins of references.
@@ -81,8 +81,7 @@ class Settings:
     def to_json(self) -> dict[str, object]:
         """Only what differs from the defaults."""
         plain = Settings()
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {n: v for n, v in values.items() if v != getattr(plain, n)}
+        return {n: v for n, v in asdict(self).items() if v != getattr(plain, n)}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Settings:

@@ -19,9 +19,10 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+
+from msgspec import Struct
 
 from npa.errors import EngineError
 from npa.orchestration.skypilot.record import write_private
@@ -38,8 +39,7 @@ class Phase(Enum):
     COMPLETE = "complete"
 
 
-@dataclass(frozen=True, slots=True)
-class Current:
+class Current(Struct, frozen=True):
     session: str
     phase: Phase
     smoke_name: str = ""
@@ -86,8 +86,7 @@ def check_session(scope: Path, make_spec: MakeSpec) -> Iterator[Session]:
         shutil.rmtree(scope / name, ignore_errors=True)
 
 
-@dataclass(slots=True)
-class Smoke:
+class Smoke(Struct):
     """A smoke under way. `resumed`: a workload of that name may exist from an earlier process."""
 
     session: Session
