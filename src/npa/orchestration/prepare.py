@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -170,14 +170,9 @@ class Prepared:
     @cached_property
     def _workflow_digest(self) -> str:
         """What the file means, not how it is written: no positions, no description."""
-        skipped = ("positions", "description")
-        return digest_of(
-            {
-                f.name: getattr(self.workflow, f.name)
-                for f in fields(self.workflow)
-                if f.name not in skipped
-            }
-        )
+        said = asdict(self.workflow)
+        del said["positions"], said["description"]
+        return digest_of(said)
 
     def seal(self, target: Mapping[str, str]) -> str:
         return seal_of(self.parts(target))
