@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
+from msgspec import structs
+
 from npa.orchestration.skypilot.ports import Ports
 from npa.orchestration.skypilot.refusals import Refusal, refuse
 
@@ -86,6 +88,7 @@ def save(root: Path, record: Record) -> None:
         "schema": SCHEMA,
         "kind": record.kind.value,
         "state": record.state.value,
+        "ports": structs.asdict(record.ports),
     }
     write_private(root / NAME, json.dumps(document, sort_keys=True, indent=1).encode())
 
