@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from npa.catalog.loader import Catalog
 from npa.errors import NpaError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from npa.observation import Absent, Found, Unavailable
@@ -22,6 +23,7 @@ class FakeBridge(BridgeClient):
 
     reply: Reply = Answer({"ended": False, "failed": False})
     text: bytes | None = b""
+    asked: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def call(self, op: str, seconds: float, **fields: Any) -> Reply:
         self.asked = fields
