@@ -368,6 +368,27 @@ def test_each_template_runs_on_this_machine(npa: Run, tmp_path: Path, template: 
     assert f"{template} succeeded" in result.stdout
 
 
+def test_a_group_or_a_loop_names_all_that_ran_in_it(npa: Run, tmp_path: Path) -> None:
+    (tmp_path / "pipe").mkdir()
+    npa("workflow", "new", "loop", "-o", "pipe/loop.yaml")
+    npa("run", "pipe/loop.yaml", "--run-id", "r1", "--var", "rounds_max=2")
+    titles = re.compile(r"(?m)^==> (.*), rank 0 <==$")
+    for stage, paths in (
+        ("refine", ["refine[1]/train", "refine[1]/grade", "refine[2]/train", "refine[2]/grade"]),
+        ("refine[2]", ["refine[2]/train", "refine[2]/grade"]),
+        ("refine/grade", ["refine[1]/grade", "refine[2]/grade"]),
+        ("grade", ["refine[1]/grade", "refine[2]/grade"]),
+    ):
+        said = npa("workflow", "logs", "r1", stage)
+        assert (said.code, titles.findall(said.stderr)) == (0, paths)
+        assert said.stdout.count('"error"') == sum(path.endswith("grade") for path in paths)
+        listed = json.loads(npa("workflow", "artifacts", "r1", "--stage", stage, "--json").stdout)
+        assert [one["step"] for one in listed["artifacts"]] == paths
+    for command in (("logs", "r1", "refin"), ("artifacts", "r1", "--stage", "refin")):
+        wrong = npa("workflow", *command)
+        assert (wrong.code, "did you mean 'refine'" in wrong.stderr) == (64, True)
+
+
 @pytest.mark.parametrize(
     ("template", "error_max", "ends", "rounds"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +12,10 @@ import click
 from msgspec import Struct
 
 from npa.cli.exit_codes import ExitCode
-from npa.cli.lazy import unknown
 from npa.cli.log_printer import Printer, Source
 from npa.cli.options import run_argument
 from npa.cli.output import Output
+from npa.cli.stage_names import belongs, comes_later, no_such_step
 from npa.errors import UsageError
 from npa.observation import Found
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 TAIL_BYTES = 1 << 14  # what is kept to show the last lines
 ALL = 0  # of attempts
-_BRACKETS = re.compile(r"\[[^\]]*\]")  # the iteration or the item in a step path
 
 
 def _number(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
@@ -40,13 +38,13 @@ def _number(_ctx: click.Context, _param: click.Parameter, text: str | None) -> i
 
 
 class Choice(Struct, frozen=True):
-    """Which attempts are wanted: of which step or state (None: any), and which number."""
+    """Which attempts are wanted: of which step, state or group (None: any), and which number."""
 
     stage: str | None
     number: int | None  # ALL, or None for the latest
 
     def of_stage(self, path: str, attempt: Attempt) -> bool:
-        return self.stage is None or self.stage in (path, attempt.state_of(path))
+        return self.stage is None or belongs(path, attempt.state_of(path), self.stage)
 
     def wants(self, path: str, attempt: Attempt) -> bool:
         """Is an attempt that starts only now wanted? The newest is always the latest."""
@@ -77,7 +75,7 @@ def logs(
     rank: int | None,
     attempt: int | None,
 ) -> int:
-    """Print what the tasks wrote. STEP is a step path, or a state: all of its steps.
+    """Print what the tasks wrote. STEP is a step path, a state, or a group with all its members.
 
     Without `--follow` it prints what there is and returns at once, also for a step that waits.
     """
@@ -110,8 +108,8 @@ def chosen(
             if choice.of_stage(path, attempt):
                 started.setdefault(path, []).append(attempt)
     if not started:
-        if choice.stage is not None and not _comes_later(run, choice.stage):
-            raise _no_such_step(run, choice.stage)
+        if choice.stage is not None and not comes_later(run, choice.stage):
+            raise no_such_step(run, choice.stage)
         output.note(f"{choice.stage or 'no step'} has {'not ' if choice.stage else ''}started yet")
         return []
     if choice.number is None:
@@ -126,24 +124,6 @@ def chosen(
     if not found and not follow:
         raise _no_such_attempt(run, choice, started)
     return found
-
-
-def _comes_later(run: OpenRun, stage: str) -> bool:
-    """May a step or state of that name start yet, going by the run's own file?"""
-    from npa.cli.ahead import states_of
-
-    names = _BRACKETS.sub("", stage).split("/")
-    return not run.state.lifecycle.over and set(names) <= set(states_of(run))
-
-
-def _no_such_step(run: OpenRun, stage: str) -> UsageError:
-    latest = run.state.latest
-    known = [*latest, *{a.state_of(path) for path, a in latest.items()}]
-    return UsageError(
-        unknown(stage, "step", known),
-        hint="a step has logs once it was launched",
-        next_command=f"npa workflow status {run.place.run_id}",
-    )
 
 
 def _no_such_attempt(run: OpenRun, choice: Choice, started: dict[str, list[Attempt]]) -> UsageError:
