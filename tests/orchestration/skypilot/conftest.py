@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestration.skypilot.engine_world import engine_world
+
+__all__ = ["engine_world"]
+
 
 @pytest.fixture
 def node(tmp_path: Path) -> object:

@@ -5,7 +5,9 @@
 WORLD is JSON: {"jobs": [row, ...], "faults": {...}, "requests": {id: status}, "posts": n}, and
 {"ends": word} if each job that is looked at twice ends with that word; "documents" are kept there.
 Faults, each used up once: refuse, die_before_post, die_after_post, lost_reply, no_row,
-error_after_row of a launch; hang_queue, garbage, queue_error, empty_queue of a look.
+error_after_row of a launch; hang_queue, garbage, queue_error, empty_queue of a look. With
+{"controller": [word, ...]} each look takes one word, and the queue answers only to the last one if
+that is "up"; "wakes" counts the starts, and only after one is a word taken.
 It behaves like bridge.py towards its observation file.
 """
 
@@ -117,7 +119,9 @@ def launch(number: int, request: dict[str, Any]) -> None:
 
 
 class Refused(Exception):
-    pass
+    def __init__(self, code: str, controller: str = "") -> None:
+        super().__init__(code)
+        self.controller = controller
 
 
 def answer(request: dict[str, Any]) -> None:
@@ -131,6 +135,7 @@ def answer(request: dict[str, Any]) -> None:
             say({"id": number, "ok": True, "value": value})
     except Refused as error:
         told = {"code": str(error), "type": "Refused", "message": "as told", "status": 0}
+        told["controller"] = error.controller
         say({"id": number, "ok": False, "error": told})
 
 
@@ -146,6 +151,12 @@ def queue(_request: dict[str, Any]) -> dict[str, Any] | None:
     if code:
         raise Refused(code)
     with World() as world:
+        words = world.get("controller", ["up"])
+        if words[0] != "up":
+            word = words[0]
+            if world.get("wakes"):
+                words.pop(0)
+            raise Refused("controller_not_up", word.upper())
         jobs = world["jobs"]
         for row in jobs if world.get("ends") else ():
             row["looks"] = row.get("looks", 0) + 1
@@ -154,6 +165,14 @@ def queue(_request: dict[str, Any]) -> dict[str, Any] | None:
         if world["faults"].pop("empty_queue", None):
             return {"rows": [], "total": 0}
         return {"rows": jobs, "total": len({row.get("job_id") for row in jobs})}
+
+
+def wake(_request: dict[str, Any]) -> dict[str, Any]:
+    with World() as world:
+        world["wakes"] = world.get("wakes", 0) + 1
+        request_id = f"wake-{world['wakes']}"
+        world["requests"][request_id] = world.get("waking", "RUNNING")
+    return {"request_id": request_id}
 
 
 def cancel(request: dict[str, Any]) -> dict[str, Any]:
@@ -200,6 +219,7 @@ OPS = {
     "follow": follow,
     "hello": lambda _: {"version": fault("version") or "0.12.2"},
     "queue": queue,
+    "wake": wake,
     "cancel": cancel,
     "request": request_status,
     "check": check,

@@ -13,7 +13,7 @@ from npa.orchestration.skypilot.client import BridgeClient
 from npa.orchestration.skypilot.engine import SkyPilotEngine
 from npa.orchestration.skypilot.launches import Launches
 from orchestration.skypilot.contract import holds_from_launch_to_cancel
-from orchestration.skypilot.test_engine import (
+from orchestration.skypilot.engine_world import (
     STANDIN,
     Documents,
     FakeSession,

@@ -216,6 +216,14 @@ def test_an_answer_that_is_damaged_anywhere_is_the_same_queue_or_none(data: st.D
     assert ([row["job_id"] for row in told["rows"]], told["total"]) == ([1, 1], 1)
 
 
+@pytest.mark.req("D-03")
+def test_a_stopped_controller_is_woken_by_a_look_that_nobody_waits_for() -> None:
+    with speaking(ACCEPTED) as speaker:
+        assert PlainApi(speaker.endpoint, "npa-user").wake(20.0) == REQUEST
+    (post,) = speaker.asked
+    assert json.loads(post.partition(b"\r\n\r\n")[2])["refresh"] is True
+
+
 # -- the state of one request ----------------------------------------------------------------------
 
 

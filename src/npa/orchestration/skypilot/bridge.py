@@ -271,6 +271,10 @@ class Bridge:
             _decoded(failed.payload)  # raises the server's own, typed exception
             raise Refused("schema", "a request failed without an error") from failed
 
+    def op_wake(self, _request: dict[str, Any], _emit: Any) -> dict[str, Any]:
+        """Have a stopped jobs controller started again; answered before it is."""
+        return {"request_id": _plain_api().wake(30.0)}
+
     def op_cancel(self, request: dict[str, Any], _emit: Any) -> dict[str, Any]:
         """Ask for the end of exact jobs; answered when that is written down, not when they end."""
         from sky import jobs

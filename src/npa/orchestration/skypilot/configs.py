@@ -80,3 +80,12 @@ def controller_context(config: Mapping[str, object]) -> str:
         found = found.get(key) if isinstance(found, Mapping) else None
     cloud, _, context = str(found or "").partition("/")
     return context if cloud == "k8s" else ""
+
+
+def controller_stops(config: Mapping[str, object]) -> bool:
+    """Is the jobs controller a virtual machine? A pod cannot be stopped, and one beside the API
+    server is no machine of its own."""
+    found: object = config
+    for key in ("jobs", "controller", "resources", "infra"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return bool(found) and controller_context(config) == ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from npa.orchestration.engine import Job
 from npa.orchestration.skypilot import record
 from npa.orchestration.skypilot.client import SCRIPT, BridgeClient
-from npa.orchestration.skypilot.configs import controller_context
+from npa.orchestration.skypilot.configs import controller_context, controller_stops
 from npa.orchestration.skypilot.engine import Rendering, SkyPilotEngine
 from npa.orchestration.skypilot.installer import VERSION
 from npa.orchestration.skypilot.launches import Launches
@@ -33,6 +33,7 @@ def connect(
         render=render,
         facts=facts,
         infra=infra,
+        controller_stops=controller_stops(spec.sky_config),
     )
     context = controller_context(spec.sky_config)
     if context:

@@ -34,8 +34,14 @@ from npa.orchestration.engine import (
     RoomKind,
 )
 from npa.orchestration.skypilot.client import Answer, BridgeClient, Broken, Refused, Reply
+from npa.orchestration.skypilot.controller import START_SECONDS_MAX, StoppedController
 from npa.orchestration.skypilot.installer import VERSION
-from npa.orchestration.skypilot.jobqueue import CALL_SECONDS_MAX, Clock, Queue
+from npa.orchestration.skypilot.jobqueue import (
+    CALL_SECONDS_MAX,
+    CONTROLLER_NOT_UP,
+    Clock,
+    Queue,
+)
 from npa.orchestration.skypilot.launches import Launches, Reached, Trace
 from npa.orchestration.skypilot.ownership import Owned
 from npa.orchestration.skypilot.refusals import Refusal
@@ -92,6 +98,7 @@ class SkyPilotEngine:
     """Implements npa.orchestration.engine.Engine. `infra` is what tasks ask for, for preflight.
 
     `verdict_on` (launch key, job ID) says why a job ended before its payload, if it is known.
+    `controller_stops`: the jobs controller is a machine of its own, which may be stopped.
     """
 
     session: ApiSession
@@ -105,9 +112,11 @@ class SkyPilotEngine:
     clock: Clock = field(default_factory=Clock)
     name: str = "skypilot"
     launches_groups: bool = True
+    controller_stops: bool = False
     launch_window_seconds: float = LAUNCH_WINDOW_SECONDS
     jobs_end_with_host: bool = False
     _queue: Queue = field(init=False)
+    _stopped: StoppedController = field(init=False)
     _endpoint: str = ""
     _bound_to: str = ""
     _restarted: float = float("-inf")
@@ -116,6 +125,9 @@ class SkyPilotEngine:
 
     def __post_init__(self) -> None:
         self._queue = Queue(self._ask_queue, lambda: self.bridge.restart(), self.clock)
+        self._stopped = StoppedController(self._call, self.clock)
+        if self.controller_stops:  # a launch may have to wait for its start
+            self.launch_window_seconds += START_SECONDS_MAX
 
     @property
     def target(self) -> Mapping[str, str]:
@@ -163,7 +175,17 @@ class SkyPilotEngine:
         )
 
     def room(self, steps: Sequence[Step]) -> Room:  # noqa: ARG002
-        return Room(RoomKind.FITS)  # SkyPilot has a queue of its own
+        """SkyPilot has a queue of its own. Only a stopped controller is waited for, so that no
+        launch is on its way for as long as a machine takes to start."""
+        if not self.controller_stops:
+            return Room(RoomKind.FITS)
+        try:
+            self._use(self._living())
+        except EngineError:  # the launch says why
+            return Room(RoomKind.FITS)
+        if not self._starts_again(self._queue.snapshot()):
+            return Room(RoomKind.FITS)
+        return Room(RoomKind.BUSY, "the jobs controller was stopped and is being started again")
 
     # -- launching ------------------------------------------------------------------------------
 
@@ -203,13 +225,16 @@ class SkyPilotEngine:
 
     def _known(self, job: Job) -> LaunchReply | None:
         """What an earlier try left: a job to adopt, or a reason not to POST. None: go on."""
-        deadline = self.clock.monotonic() + SEEN_SECONDS_MAX
+        began = self.clock.monotonic()
+        deadline = began + SEEN_SECONDS_MAX
         while True:
             seen = self._queue.snapshot()
+            if self._starts_again(seen):
+                deadline = began + START_SECONDS_MAX
             match seen:
                 case Found(value=snapshot):
                     break
-                case Unavailable(cause=cause) if cause == "controller_not_up":
+                case Unavailable(cause=cause) if cause == CONTROLLER_NOT_UP:
                     if self._controller_absent():
                         return None
                 case Unavailable() | Absent() | Ambiguous():
@@ -227,6 +252,13 @@ class SkyPilotEngine:
         if reached in (Reached.POSTING, Reached.ACCEPTED, Reached.ENDED):
             return LaunchUnknown("posted_before", "an earlier try may still arrive")
         return None
+
+    def _starts_again(self, seen: Observation[Snapshot]) -> bool:
+        """Is the controller stopped? Then it is started again, without waiting for it."""
+        stopped = self._stopped.seen(seen)
+        if stopped:
+            self._stopped.start()
+        return stopped
 
     def _controller_absent(self) -> bool:
         reply = self._call("controller", 60.0, consolidated=False)
@@ -259,15 +291,19 @@ class SkyPilotEngine:
     # -- looking --------------------------------------------------------------------------------
 
     def observe(self, refs: Sequence[JobRef]) -> Mapping[str, Observation[JobStatus]]:
-        """One call for all of them. A server that is gone is started again."""
-        return self._look(refs, self._living)
+        """One call for all of them. A server that is gone is started again, and so is a jobs
+        controller that is stopped: what became of its jobs is on its disk."""
+        return self._look(refs, self._living, self._starts_again)
 
     def glance(self, refs: Sequence[JobRef]) -> Mapping[str, Observation[JobStatus]]:
         """The same look through a server that lives; without one, nothing can be seen."""
-        return self._look(refs, self.session.prove)
+        return self._look(refs, self.session.prove, lambda _seen: None)
 
     def _look(
-        self, refs: Sequence[JobRef], server: Callable[[], Owned]
+        self,
+        refs: Sequence[JobRef],
+        server: Callable[[], Owned],
+        afterwards: Callable[[Observation[Snapshot]], object],
     ) -> Mapping[str, Observation[JobStatus]]:
         if not refs:
             return {}
@@ -277,6 +313,7 @@ class SkyPilotEngine:
             gone = Unavailable(error.code, error.message, SOURCE, self.clock.now())
             return {ref.name: gone for ref in refs}
         seen = self._queue.snapshot(eager=bool(self._missing))
+        afterwards(seen)
         match seen:
             case Found(value=snapshot):
                 return {ref.name: self._one(ref, snapshot) for ref in refs}
@@ -365,6 +402,8 @@ class SkyPilotEngine:
         if self.clock.now() - exact.seen_at > PROOF_SECONDS_MAX:
             return CancelUnknown("proof", "the look at the job is too old to act on")
         seen = self._queue.snapshot()
+        if self._starts_again(seen):
+            return CancelUnknown("controller", "the jobs controller is being started again")
         if not isinstance(seen, Found):
             return CancelUnknown("queue", "the job cannot be seen now")
         rows = seen.value.of_id(int(exact.native_id))

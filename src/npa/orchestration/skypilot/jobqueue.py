@@ -20,6 +20,12 @@ GAP_SECONDS = 3.0  # a call starts a Python on the controller's side
 GAP_SECONDS_MAX = 12.0
 GAP_GROWTH = 1.5
 CALL_SECONDS_MAX = 90.0  # the first one after a server's start took 40 s under load
+CONTROLLER_NOT_UP = "controller_not_up"  # a cause; with `:` and SkyPilot's word where it has one
+# SkyPilot's own sentence is "No in-progress managed jobs.", which it cannot know.
+CONTROLLERS = {
+    "stopped": "the jobs controller is stopped, and its queue can be read only when it runs again",
+    "init": "the jobs controller is being started, or was left half made",
+}
 BROKEN_MAX = 3  # calls without an answer, then the bridge is ended and started again
 
 
@@ -86,7 +92,8 @@ class Queue(Struct):
             case Refused(code=code, message=message, controller=controller):
                 self._broken = 0
                 cause = f"{code}:{controller.lower()}" if controller else code
-                return Unavailable(cause, message[:300], SOURCE, as_of)
+                detail = CONTROLLERS.get(controller.lower(), message[:300])
+                return Unavailable(cause, detail, SOURCE, as_of)
             case Broken(cause=cause, detail=detail):
                 self._broken += 1
                 if self._broken >= BROKEN_MAX:
