@@ -18,6 +18,7 @@ import pytest
 from cli_harness import Golden, Run
 from cli_specs import FAILS_AT_SECOND, HEAD, LATER, TWO_STEPS, WAITS, write
 from npa.cli.new import TEMPLATES
+from npa.cli.output import Output
 
 DEADLINE_SECONDS = 60.0
 
@@ -366,6 +367,45 @@ def test_each_template_runs_on_this_machine(npa: Run, tmp_path: Path, template: 
     result = npa("run", spec, "--run-id", template)
     assert result.code == 0, result.stderr
     assert f"{template} succeeded" in result.stdout
+
+
+WIDE = (
+    HEAD
+    + """metadata: {name: wide}
+initial: wide
+states:
+  wide:
+    run:
+      shell: |
+        printf '\\033]0;mine\\a\\n'
+        head -c 300000 /dev/zero | tr '\\0' x
+        printf '\\nend\\n'
+    terminal: true
+"""
+)
+
+
+def test_a_line_without_end_is_bounded_by_tail_and_whole_otherwise(
+    npa: Run, tmp_path: Path
+) -> None:
+    npa("run", in_folder(tmp_path, WIDE), "--run-id", "r1")
+    last = npa("workflow", "logs", "r1", "--tail", "2")
+    assert last.stdout == "x" * 8192 + "\nend\n"
+    assert "1 line of wide cut at 8192 bytes" in last.stderr
+    command = re.search(r"`npa (.*) > FILE` has it whole", last.stderr)
+    assert command is not None
+    assert npa(*command[1].split()).stdout == "\x1b]0;mine\a\n" + "x" * 300000 + "\nend\n"
+
+
+def test_a_terminal_gets_no_command_of_a_log_and_a_pipe_gets_all(
+    npa: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    npa("run", in_folder(tmp_path, WIDE), "--run-id", "r1")
+    monkeypatch.setattr(Output, "stdout_is_terminal", True)
+    for follow in ("--follow", "--no-follow"):
+        said = npa("workflow", "logs", "r1", follow)
+        assert said.stdout == "^[]0;mine^G\n" + "x" * 8192 + "\nend\n"
+        assert "`npa workflow logs r1 wide --attempt 1 --rank 0 > FILE`" in said.stderr
 
 
 def test_a_group_or_a_loop_names_all_that_ran_in_it(npa: Run, tmp_path: Path) -> None:

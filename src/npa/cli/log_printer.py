@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from npa.cli.log_text import LINE_BYTES_MAX, LastLines, Screen
 from npa.cli.output import Output
+from npa.cli.spec import plural
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ class Source(Struct):
     stream: LogStream
     offset: int = 0
     ended: bool = False
+    screen: Screen = field(default_factory=Screen)
 
     @property
     def title(self) -> str:
@@ -34,11 +37,14 @@ class Source(Struct):
 
 
 class Printer:
-    """The streams of `reader`, one after another; only those of `rank`, if one is named."""
+    """The streams of a run's `reader`, one after another; only those of `rank`, if one is named."""
 
-    def __init__(self, output: Output, reader: LogReader, rank: int | None = None) -> None:
+    def __init__(
+        self, output: Output, reader: LogReader, run_id: str, rank: int | None = None
+    ) -> None:
         self._output = output
         self._reader = reader
+        self._run_id = run_id
         self._rank = rank
         self._last: Source | None = None
         self.unseen = 0
@@ -61,29 +67,56 @@ class Printer:
         if titled:
             self._output.note(source.title)
         self._last = source
+        cut = 0
         if tail is None:
             for data in self._chunks(source):
-                self._output.raw(data)
+                self._show(source, data)
+        else:
+            lines = LastLines(tail)
+            for data in self._chunks(source):
+                lines.feed(data)
+            last, cut = lines.take()
+            self._show(source, last)
+        self._pause(source)
+        self._tell_cut(source, cut + source.screen.cut)
+
+    def _show(self, source: Source, data: bytes) -> None:
+        """To a terminal what it can show, elsewhere the bytes as they are."""
+        terminal = self._output.stdout_is_terminal
+        self._output.raw(source.screen.feed(data) if terminal else data)
+
+    def _pause(self, source: Source) -> None:
+        """Another stream, or a message, may be next: its colours are not ours."""
+        if self._output.stdout_is_terminal:
+            self._output.raw(source.screen.end())
+
+    def _tell_cut(self, source: Source, cut: int) -> None:
+        source.screen.cut = 0
+        if not cut:
             return
-        lines: deque[bytes] = deque(maxlen=tail)
-        rest = b""
-        for data in self._chunks(source):
-            *whole, rest = (rest + data).split(b"\n")
-            lines.extend(line + b"\n" for line in whole)
-        if rest:
-            lines.append(rest)
-        self._output.raw(b"".join(lines))
+        words = ["npa", "workflow", "logs", self._run_id, source.path]
+        words += ["--attempt", str(source.attempt.number), "--rank", str(source.stream.rank)]
+        them = "it" if cut == 1 else "them"
+        self._output.hint(
+            f"{plural(cut, 'line')} of {source.path} cut at {LINE_BYTES_MAX} bytes: "
+            f"`{shlex.join(words)} > FILE` has {them} whole"
+        )
 
     def advance(self, sources: Sequence[Source]) -> bool:
         """Print what was written since the last look. Was there anything?"""
         moved = False
         for source in sources:
+            told = False
             for data in self._chunks(source):
                 if source is not self._last and len(sources) > 1:
                     self._output.note(source.title)
                 self._last = source
-                self._output.raw(data)
-                moved = True
+                self._show(source, data)
+                told = moved = True
+            if told and (len(sources) > 1 or source.ended):
+                self._pause(source)
+            if source.screen.cut:
+                self._tell_cut(source, source.screen.cut)
         return moved
 
     def _chunks(self, source: Source) -> Iterator[bytes]:

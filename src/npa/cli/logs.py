@@ -77,7 +77,8 @@ def logs(
 ) -> int:
     """Print what the tasks wrote. STEP is a step path, a state, or a group with all its members.
 
-    Without `--follow` it prints what there is and returns at once, also for a step that waits.
+    Without `--follow` it prints what there is and returns at once, also for a step that waits. A
+    file or a pipe gets every byte; a terminal, and `--tail`, at most 8 KiB of a line.
     """
     from npa.cli.look import open_for_reading
 
@@ -86,7 +87,7 @@ def logs(
     choice = Choice(stage, attempt)
     attempts = chosen(output, run, choice, follow=follow)
     with reading(host, run) as reader:
-        printer = Printer(output, reader, rank)
+        printer = Printer(output, reader, run.place.run_id, rank)
         opened = [(path, a, printer.open(path, a, patient=follow)) for path, a in attempts]
         sources = [source for _, _, found in opened for source in found or ()]
         for source in sources:

@@ -66,6 +66,11 @@ class Output:
         dumb = os.environ.get("TERM") == "dumb"
         return self._err.isatty() and not dumb and not os.environ.get("CI")
 
+    @property
+    def stdout_is_terminal(self) -> bool:
+        """Is the answer read by a terminal, which obeys control characters?"""
+        return self._out.isatty()
+
     def line(self, text: str = "") -> None:
         """One line (or several) of the answer, on stdout. Nothing in JSON mode."""
         if not self.as_json:
