@@ -13,9 +13,10 @@ from typing import Protocol, assert_never
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from npa.errors import DrivenElsewhere, JournalCorrupt, StorageError
+from npa.errors import JournalCorrupt, StorageError
 from npa.orchestration import snapshots
 from npa.orchestration.decide import Goal, Hold
+from npa.orchestration.driven import driven_elsewhere
 from npa.orchestration.effects import Effects, JobBuilder
 from npa.orchestration.engine import Engine
 from npa.orchestration.journal import entries as e
@@ -406,7 +407,7 @@ class Driver:
             if current is not None and not current.released and not take_over:
                 alive = self._is_alive(current)
                 if alive is not False:
-                    raise _driven_elsewhere(self._plan.run_id, current, alive)
+                    raise driven_elsewhere(self._plan.run_id, current, alive=alive)
             me = self._identity
             entry = e.DriverEntry(me.host, me.boot, me.pid, me.start_ticks, self._goal.value)
             at = self._world.journal.stamp()
@@ -448,19 +449,3 @@ def _ending_of(lifecycle: Lifecycle) -> Ending:
             raise AssertionError("the run is not over")
         case _:
             assert_never(lifecycle)
-
-
-def _driven_elsewhere(run_id: str, view: DriverView, alive: bool | None) -> DrivenElsewhere:
-    where = f"process {view.pid} on {view.host}"
-    if alive:
-        return DrivenElsewhere(
-            f"the run is driven by {where}, which is alive",
-            not_done="nothing was decided or launched here",
-            next_command=f"npa workflow status {run_id} --watch",
-        )
-    return DrivenElsewhere(
-        f"the run was last driven by {where}; from here it cannot be seen whether it lives",
-        not_done="nothing was decided or launched here",
-        hint="resume on that host, or take the run over once that driver is surely gone",
-        next_command=f"npa workflow resume {run_id} --take-over",
-    )

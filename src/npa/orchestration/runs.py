@@ -13,10 +13,11 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from npa.errors import DrivenElsewhere, RunError, StorageError, UsageError
+from npa.errors import RunError, StorageError, UsageError
 from npa.orchestration import manifests, registry, snapshots
 from npa.orchestration.claims import StoredClaims
 from npa.orchestration.decide import Goal
+from npa.orchestration.driven import driven_elsewhere
 from npa.orchestration.driver import Driver, Identity, Outcome, Plan, Snapshot, World
 from npa.orchestration.engine import Engine
 from npa.orchestration.evidence import Klass
@@ -526,24 +527,13 @@ def _say(run: OpenRun, wanted: Callable[[RunState], Sequence[e.Entry]]) -> bool:
 
 
 def refuse_if_driven(run: OpenRun) -> None:
-    """Raises DrivenElsewhere when the run has a driver that lives, or may live."""
+    """Raises DrivenElsewhere when the run has a driver that is seen to live."""
     view = run.state.driver
     if view is None or view.released:
         return
-    alive = driver_alive(view)
-    if alive and driver_stopped(view):
-        raise DrivenElsewhere(
-            f"the run is driven by process {view.pid} on {view.host}, which is stopped by a signal",
-            not_done="nothing was changed",
-            hint=f"`kill {view.pid}` and `kill -CONT {view.pid}` end it; what runs goes on",
-            next_command=f"kill -CONT {view.pid}",
-        )
-    if alive:
-        raise DrivenElsewhere(
-            f"the run is driven by process {view.pid} on {view.host}, which is alive",
-            not_done="nothing was changed",
-            next_command=f"npa workflow status {run.place.run_id} --watch",
-        )
+    if driver_alive(view):
+        stopped = driver_stopped(view)
+        raise driven_elsewhere(run.place.run_id, view, alive=True, stopped=stopped)
 
 
 def artifacts_of(state: RunState) -> tuple[tuple[str, Artifact, int, str], ...]:
