@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from itertools import count
 
 import pytest
 
 from npa.cli.output import Output
-from npa.cli.progress import LiveProgress, PlainProgress, Tracker, progress, span
+from npa.cli.progress import Decided, LiveProgress, PlainProgress, Tracker, progress, span
 from npa.cli.result import unmet
 from npa.orchestration.driver import Snapshot
 from npa.orchestration.journal import entries as e
@@ -207,6 +208,46 @@ def test_a_step_that_is_run_again_decides_again(capsys: pytest.CaptureFixture[st
         history.add(e.Decision("grade?next", "promote_checkpoint", writer, "u", "d"))
         view.show(history.snapshot())
     assert capsys.readouterr().err.count("grade  promote_checkpoint") == 2
+
+
+class Looked(dict[str, e.Decision]):
+    """Counts the decisions that somebody looks at."""
+
+    looks = 0
+
+    def items(self) -> Looked:  # type: ignore[override]
+        return self
+
+    def __reversed__(self) -> Iterator[tuple[str, e.Decision]]:  # type: ignore[override]
+        for item in reversed(super().items()):
+            self.looks += 1
+            yield item
+
+
+def test_only_new_decisions_are_looked_at() -> None:
+    history, decided = History(), Decided()
+    for number in range(50):
+        history.add(e.Decision(f"a[{number}]?until", "gate:none", f"w{number}", "u", "d"))
+    assert len(decided.lines(history.state)) == 50
+    history.state.decisions = looked = Looked(history.state.decisions)
+    assert decided.lines(history.state) == []
+    assert looked.looks == 1
+    history.add(e.Decision("a[50]?until", "gate:0", "w50", "u", "d"))
+    history.add(e.Decision("a[7]?until", "gate:0", "w7 again", "u", "d"))
+    told = [line.split("  ")[-2:] for line in decided.lines(history.state)]
+    assert told == [["a[50]", "gate met"], ["a[7]", "gate met"]]
+    assert looked.looks == 4
+
+
+def test_decisions_of_a_lost_frame_are_told_again_with_those_that_took_their_place() -> None:
+    first, decided = History(), Decided()
+    for name in "abc":
+        first.add(e.Decision(f"{name}?next", "promote_checkpoint", name, "u", "d"))
+    assert len(decided.lines(first.state)) == 3
+    other = History()
+    for name, writer in (("a", "a"), ("x", "x"), ("b", "b2")):
+        other.add(e.Decision(f"{name}?next", "promote_checkpoint", writer, "u", "d"))
+    assert [line.split("  ")[-2] for line in decided.lines(other.state)] == ["x", "b"]
 
 
 def test_loops_that_ran_out_of_rounds_are_named_when_all_is_done() -> None:

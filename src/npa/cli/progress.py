@@ -147,14 +147,21 @@ class Decided:
 
     def __init__(self) -> None:
         self._told: dict[str, str] = {}  # writer by question: a new attempt decides anew
+        self._last = ""  # the newest question of the last call
 
     def lines(self, state: RunState) -> list[str]:
         found = []
-        for key, entry in state.decisions.items():
-            if self._told.get(key) != entry.writer_key:
+        newest = ""
+        for key, entry in reversed(state.decisions.items()):
+            newest = newest or key
+            told = self._told.get(key) == entry.writer_key
+            if told and key == self._last:
+                break  # what is older was told before
+            if not told:
                 self._told[key] = entry.writer_key
                 found.append(f"{clock(state.at)}  {'decided':<9}  {decision_text(entry)}")
-        return found
+        self._last = newest
+        return found[::-1]
 
 
 def decision_text(entry: Decision) -> str:

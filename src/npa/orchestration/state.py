@@ -137,7 +137,7 @@ class RunState(Struct):
     attempts: dict[str, Attempt] = field(default_factory=dict)
     live: dict[str, Attempt] = field(default_factory=dict)
     latest: dict[str, Attempt] = field(default_factory=dict)  # by step path
-    decisions: dict[str, e.Decision] = field(default_factory=dict)
+    decisions: dict[str, e.Decision] = field(default_factory=dict)  # the newest last
     expansions: dict[str, e.Expansion] = field(default_factory=dict)
     triggers: dict[str, e.Triggered] = field(default_factory=dict)
     stale: dict[str, int] = field(default_factory=dict)  # step path -> frame
@@ -203,6 +203,7 @@ class RunState(Struct):
             case e.Ended():
                 self._ended(entry, frame)
             case e.Decision():
+                self.decisions.pop(entry.question, None)
                 self.decisions[entry.question] = entry
             case e.Expansion():
                 self.expansions[entry.question] = entry
