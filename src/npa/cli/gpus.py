@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +10,7 @@ import click
 from npa.cli.exit_codes import ExitCode
 from npa.cli.options import json_option
 from npa.cli.output import Output
-from npa.cli.skypilot_checks import check_options, find_target, look
+from npa.cli.skypilot_checks import CheckSettings, check_options, find_target, look
 from npa.target.home import Home
 
 if TYPE_CHECKING:
@@ -21,16 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @check_options
 @json_option
-def gpus(
-    sky_bin: str,
-    infra: str,
-    context: str,
-    kubeconfig: Path | None,
-    project: str,
-    slurm_config: str,
-    isolated_config_dir: Path | None,
-    as_json: bool,
-) -> int:
+def gpus(settings: CheckSettings, as_json: bool) -> int:
     """List the accelerators of a cluster.
 
     With a target an API server of npa's own is started, used and stopped; the list is printed only
@@ -42,19 +32,12 @@ def gpus(
 
     output = Output(as_json=as_json)
     home = Home.find()
-    found = resolve(sky_bin, os.environ, home.path)
-    target = find_target(
-        infra=infra,
-        context=context,
-        kubeconfig=kubeconfig,
-        project=project,
-        slurm_config=slurm_config,
-        env=os.environ,
-    )
+    found = resolve(settings.sky_bin, os.environ, home.path)
+    target = find_target(settings, os.environ)
     if target is None:
         listed = ambient_gpus(found.interpreter, os.environ, home.make().path)
         return _show(output, "k8s", "ambient", listed)
-    checked = look(target, found.interpreter, isolated_config_dir, gpus=True)
+    checked = look(target, found.interpreter, settings.isolated_config_dir, gpus=True)
     if not checked.has(target.infra):
         output.document(_document(target.infra, "owned", (), enabled=False))
         output.line(f"SkyPilot cannot use {target.infra}")

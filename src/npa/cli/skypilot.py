@@ -11,7 +11,7 @@ import click
 from npa.cli.exit_codes import ExitCode
 from npa.cli.options import json_option
 from npa.cli.output import Output
-from npa.cli.skypilot_checks import check_options, find_target, look
+from npa.cli.skypilot_checks import CheckSettings, check_options, find_target, look
 from npa.cli.skypilot_session import stop
 from npa.errors import EngineError
 from npa.target.home import Home
@@ -119,16 +119,7 @@ def _described(up_to_date: bool | None) -> str:
 @skypilot.command()
 @check_options
 @json_option
-def verify(
-    sky_bin: str,
-    infra: str,
-    context: str,
-    kubeconfig: Path | None,
-    project: str,
-    slurm_config: str,
-    isolated_config_dir: Path | None,
-    as_json: bool,
-) -> int:
+def verify(settings: CheckSettings, as_json: bool) -> int:
     """See that SkyPilot starts, and that it can use a cluster.
 
     With a target (`--cluster`, `--kubeconfig`, `--project` or `--infra`) an API server of npa's
@@ -138,18 +129,11 @@ def verify(
     from npa.orchestration.skypilot.resolve import resolve
 
     output = Output(as_json=as_json)
-    found = resolve(sky_bin, os.environ, _home())
-    target = find_target(
-        infra=infra,
-        context=context,
-        kubeconfig=kubeconfig,
-        project=project,
-        slurm_config=slurm_config,
-        env=os.environ,
-    )
+    found = resolve(settings.sky_bin, os.environ, _home())
+    target = find_target(settings, os.environ)
     if target is None:
         return _tell(output, "ambient", "k8s", _ambient(found.path))
-    enabled = look(target, found.interpreter, isolated_config_dir).has(target.infra)
+    enabled = look(target, found.interpreter, settings.isolated_config_dir).has(target.infra)
     return _tell(output, "owned", target.infra, enabled)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
@@ -17,8 +18,6 @@ from npa.target.projects import find_project
 if TYPE_CHECKING:
     from npa.orchestration.skypilot.checks import Checked
     from npa.orchestration.skypilot.spec import SessionSpec
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option("--sky-bin", default="", metavar="PATH", help="Use this SkyPilot."),
@@ -57,10 +56,29 @@ _OPTIONS = (
 )
 
 
-def check_options(function: F) -> F:
+class CheckSettings(Struct, frozen=True):
+    """What the options of a check-only command say; "" and None for what they leave open."""
+
+    sky_bin: str = ""
+    infra: str = ""
+    context: str = ""
+    kubeconfig: Path | None = None
+    project: str = ""
+    slurm_config: str = ""
+    isolated_config_dir: Path | None = None
+
+
+def check_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Declare the options; the command gets them as one `settings`."""
+
+    @wraps(function)
+    def command(**options: Any) -> int:
+        given = {name: options.pop(name) for name in CheckSettings.__struct_fields__}
+        return function(settings=CheckSettings(**given), **options)
+
     for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+        command = option(command)
+    return command
 
 
 class Target(Struct, frozen=True):
@@ -78,19 +96,13 @@ class Target(Struct, frozen=True):
         return self.infra.partition("/")[2]
 
 
-def find_target(
-    *,
-    infra: str,
-    context: str,
-    kubeconfig: Path | None,
-    project: str,
-    slurm_config: str,
-    env: Mapping[str, str],
-) -> Target | None:
+def find_target(settings: CheckSettings, env: Mapping[str, str]) -> Target | None:
     """What the options name; None if they name nothing. Raises UsageError before any effect."""
     from npa.orchestration.skypilot.run_engine import slurm_config_of
     from npa.orchestration.skypilot.settings import Cloud, Settings, parse_infra
 
+    infra, context, project = settings.infra, settings.context, settings.project
+    kubeconfig = settings.kubeconfig
     aim = parse_infra(infra) if infra else None
     if aim is not None and aim.cloud is not Cloud.KUBERNETES:
         if aim.cloud is not Cloud.SLURM:
@@ -105,8 +117,8 @@ def find_target(
                 not_done="nothing was started",
                 hint="leave out `--context`, `--kubeconfig` and `--project`",
             )
-        settings = Settings(infra=aim.infra, slurm_config=slurm_config)
-        return Target(aim.infra, slurm_config_of(settings, env))
+        place = Settings(infra=aim.infra, slurm_config=settings.slurm_config)
+        return Target(aim.infra, slurm_config_of(place, env))
     names = {"--infra": aim.name if aim else "", "--context": context}
     if project:
         found = find_project(Home.find(env), project)
