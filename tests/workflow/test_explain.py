@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from npa.errors import UsageError
 from npa.workflow.check_data import live_problems
 from npa.workflow.check_scripts import missing_scripts
 from npa.workflow.codes import WARNINGS, Code, Severity
-from npa.workflow.explain import Page, example_file, explain, pages, titles
+from npa.workflow.explain import Page, example_file, pages, titles
 from npa.workflow.load import load_text
 from workflow.toolbox import SAMPLE_TOOLS
 
@@ -26,7 +25,7 @@ def codes_of(example: str, page: Page) -> set[str]:
 
 @pytest.mark.parametrize("code", [code.value for code in Code])
 def test_the_wrong_example_yields_its_code_and_the_right_one_is_clean(code: str) -> None:
-    page = explain(code)
+    page = pages()[code]
     assert code in codes_of(page.wrong, page)
     assert codes_of(page.right, page) == set()
 
@@ -37,7 +36,7 @@ def test_every_code_has_exactly_one_page() -> None:
 
 
 def test_a_page_says_code_severity_title_and_both_examples() -> None:
-    text = explain("npa023").text()
+    text = pages()["NPA023"].text()
     assert text.startswith("NPA023 error: Unknown state\n")
     assert "next: evalute" in text
     assert "next: evaluate" in text
@@ -47,9 +46,3 @@ def test_pages_of_warnings_say_so() -> None:
     assert {c.value for c in WARNINGS} == {
         page.code for page in pages().values() if page.severity is Severity.WARNING
     }
-
-
-def test_an_unknown_code_is_answered_with_the_closest() -> None:
-    with pytest.raises(UsageError, match="NPA999") as caught:
-        explain("NPA999")
-    assert caught.value.hint

@@ -9,11 +9,9 @@ from types import MappingProxyType
 
 from msgspec import Struct, field
 
-from npa.errors import UsageError
 from npa.workflow.codes import Code, Severity, severity_of
 from npa.workflow.model import API_VERSIONS
 from npa.workflow.source import parse_text
-from npa.workflow.suggest import Suggester
 
 FILE_HEAD = f"apiVersion: {API_VERSIONS[0]}\nkind: Workflow\n"
 """The two lines that every example leaves out."""
@@ -85,15 +83,3 @@ def pages() -> Mapping[str, Page]:
 def titles() -> dict[str, str]:
     """Short titles by code, for SARIF rules."""
     return {code: page.title for code, page in pages().items()}
-
-
-def explain(code: str) -> Page:
-    """The page of a code such as `NPA023`, in any case. Raises UsageError if there is none."""
-    wanted = code.strip().upper()
-    found = pages().get(wanted)
-    if found is None:
-        raise UsageError(
-            f"no such code '{code[:40]}'",
-            hint=Suggester().did_you_mean(wanted, pages()) or "codes look like NPA023",
-        )
-    return found
