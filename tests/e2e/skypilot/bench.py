@@ -57,6 +57,7 @@ while verb in ("get", "wait"):
         sys.exit(f"{name} is not there: {seen}")
     time.sleep(1)
 """
+IDS = "SELECT spot_job_id FROM job_info UNION SELECT spot_job_id FROM spot"
 ROWS = """
 SELECT s.spot_job_id, i.name, s.task_name, s.status, i.schedule_state, s.recovery_count,
        s.start_at, s.end_at
@@ -146,9 +147,31 @@ class Bench:
         return code, document
 
     def log(self, run_id: str, step: str) -> str:
-        code, out, err = ended(self.npa("workflow", "logs", run_id, step), 60)
+        code, out, err = ended(self.npa("workflow", "logs", run_id, step), 120)
         assert code == 0, err
         return out
+
+    def sky(self, run_id: str, *words: str) -> str:
+        """SkyPilot's own command, as a person would use it on the run's server."""
+        present = self.server(run_id)
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.session(run_id) / "home"),
+            "SKYPILOT_API_SERVER_ENDPOINT": present.endpoint,
+            "SKYPILOT_USER_ID": present.user_id,
+            "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
+        }
+        done = subprocess.run(
+            [self.bed["sky_bin"], *words],
+            env=environment,
+            cwd=environment["HOME"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     def kill(self, driver: subprocess.Popen[str]) -> None:
         """SIGKILL, to the driver alone: its bridge and its server have sessions of their own."""
@@ -171,14 +194,7 @@ class Bench:
         return self.folder / ".npa/skypilot/sessions" / run_id
 
     def rows(self, run_id: str) -> list[Row]:
-        database = self.session(run_id) / "home/.sky/spot_jobs.db"
-        if not database.exists():
-            return []
-        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)) as db:
-            try:
-                return [Row(*found) for found in db.execute(ROWS)]
-            except sqlite3.OperationalError:  # made, and not filled yet
-                return []
+        return [Row(*found) for found in told(self.session(run_id), ROWS)]
 
     def statuses(self, run_id: str) -> list[tuple[str, str]]:
         return [(row.status, row.schedule) for row in self.rows(run_id)]
@@ -228,6 +244,11 @@ class Bench:
         assert {schedule for _, schedule in self.statuses(run_id)} == {"DONE"}
         assert self.allocations(run_id) == []
 
+    def managed_jobs(self) -> dict[str, int]:
+        """How many managed jobs each session of this bench has made."""
+        sessions = (self.folder / ".npa/skypilot/sessions").glob("*")
+        return {session.name: managed_jobs(session) for session in sessions}
+
     def clear(self) -> None:
         """Whatever a failed test left: drivers, servers and their controllers, allocations."""
         for process in self.started:
@@ -237,6 +258,23 @@ class Bench:
         with ExitStack() as every:  # all of them, whatever one of them raises
             for session in (self.folder / ".npa/skypilot/sessions").glob("*"):
                 every.callback(clear_session, session, self.bed)
+
+
+def told(session: Path, query: str) -> list[tuple[Any, ...]]:
+    """What SkyPilot's own database of managed jobs says; nothing if there is none yet."""
+    database = session / "home/.sky/spot_jobs.db"
+    if not database.exists():
+        return []
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)) as db:
+        try:
+            return list(db.execute(query))
+        except sqlite3.OperationalError:  # made, and not filled yet
+            return []
+
+
+def managed_jobs(session: Path) -> int:
+    """How many managed jobs a session has made. A job group is one, whatever it has of tasks."""
+    return len(told(session, IDS))
 
 
 def allocations(session: Path) -> list[str]:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from e2e.skypilot.bench import Bench, clear_session
+from e2e.skypilot.bench import Bench, clear_session, managed_jobs
 from npa.observation import Found
 from npa.orchestration.engine import Job, JobRef, JobStatus, Task
 from npa.orchestration.skypilot.client import Answer, BridgeClient, Reply
@@ -25,6 +26,11 @@ from npa.workflow.step import Command, Step
 from s3server import S3
 
 BED_JSON = Path("/run/npa-bed/bed.json")
+# Each is half a minute of a machine; the digits pipeline has steps of its own and is not counted.
+JOBS_MAX = 12
+UNCOUNTED = "digits"
+TOO_MANY_JOBS = 9  # exit status; no other of pytest's
+COUNTS = BED_JSON.with_name("managed-jobs.jsonl")  # written by every worker
 CONFIG: Mapping[str, object] = {
     "allowed_clouds": ["slurm"],
     "jobs": {"controller": {"consolidation_mode": True}},
@@ -131,6 +137,7 @@ def world(
         yield made
     finally:
         made.engine.close()
+        count_jobs({"world": managed_jobs(spec.root)})
         clear_session(spec.root, bed)
         write_recording(made)
 
@@ -138,7 +145,7 @@ def world(
 class Recorder(BridgeClient):
     """A bridge that keeps what the queue answered, for the recordings that unit tests replay."""
 
-    kept: list[dict[str, Any]]
+    kept: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
     def call(self, op: str, seconds: float, **fields: Any) -> Reply:
         reply = super().call(op, seconds, **fields)
@@ -149,9 +156,7 @@ class Recorder(BridgeClient):
 
 
 def recording(bridge: BridgeClient) -> Recorder:
-    made = Recorder(bridge.argv, bridge.environment, bridge.cwd, bridge.log)
-    made.kept = []
-    return made
+    return Recorder(bridge.argv, bridge.environment, bridge.cwd, bridge.log)
 
 
 def kept_of(world: World) -> list[dict[str, Any]]:
@@ -177,12 +182,59 @@ def write_recording(world: World) -> None:
 def bench(tmp_path: Path, s3: S3, bed: Mapping[str, Any]) -> Iterator[Bench]:
     made = Bench(tmp_path, s3, bed)
     yield made
-    made.clear()
+    try:
+        count_jobs(made.managed_jobs())
+    finally:
+        made.clear()
+
+
+# -- what it took ------------------------------------------------------------------------------
+
+
+COUNTS_HERE = pytest.StashKey[bool]()  # not where a larger suite only collects this folder
+
+
+def count_jobs(sessions: Mapping[str, int]) -> None:
+    with COUNTS.open("a") as file:
+        for session, jobs in sessions.items():
+            file.write(json.dumps([session, jobs]) + "\n")
+
+
+def counted(config: pytest.Config) -> list[tuple[str, int]]:
+    """Session and its jobs; nothing in a worker, which knows only its own."""
+    if not config.stash.get(COUNTS_HERE, False) or not COUNTS.exists():
+        return []
+    return [
+        (str(name), int(jobs)) for name, jobs in map(json.loads, COUNTS.read_text().splitlines())
+    ]
+
+
+def without_digits(found: list[tuple[str, int]]) -> int:
+    return sum(jobs for name, jobs in found if name != UNCOUNTED)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):
+        session.config.stash[COUNTS_HERE] = True
+        COUNTS.unlink(missing_ok=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if without_digits(counted(session.config)) > JOBS_MAX and not session.exitstatus:
+        session.exitstatus = TOO_MANY_JOBS
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What the tests measured; nothing of it is asserted, as it depends on the machine."""
+    """What the tests measured, of which nothing is asserted as it depends on the machine, and how
+    many managed jobs each session made, which has a limit."""
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
             if name == "measured" and report.when == "call":
                 terminalreporter.write_line(f"measured: {value}")
+    found = counted(terminalreporter.config)
+    if found:
+        used = without_digits(found)
+        told = ", ".join(f"{name} {jobs}" for name, jobs in found)
+        word = ": TOO MANY" if used > JOBS_MAX else ""
+        terminalreporter.write_line(f"managed jobs of each session: {told}")
+        terminalreporter.write_line(f"without {UNCOUNTED}: {used}, at most {JOBS_MAX}{word}")

@@ -59,7 +59,10 @@ states:
     resources: one
     run: {shell: "python3 store.py put good.txt done"}
     outputs: [{uri: "{{run.uri}}good.txt"}]
-  bad: {resources: one, run: {shell: "echo these are its last words; exit 3"}}
+  bad:
+    resources: gang
+    multiNodeMode: sharded
+    run: {shell: 'test "$SKYPILOT_NUM_NODES" = 2 && echo these are its last words; exit 3'}
   unprepared: {resources: one, run: {setup: "exit 4", shell: "python3 store.py put no.txt no"}}
   never: {resources: one, run: {shell: "python3 store.py put no.txt no"}}
 """
@@ -99,7 +102,7 @@ def test_a_window_slides_over_a_gang_with_gpus_and_its_secrets_stay_where_they_b
         assert in_files(place, looked_for) == {}
 
 
-@pytest.mark.req("B-03", "E-02", "F-01", "F-06")
+@pytest.mark.req("B-03", "D-01", "D-02", "D-05", "E-02", "F-01", "F-06")
 def test_each_member_of_a_group_ends_as_it_did_and_no_later_batch_begins(bench: Bench) -> None:
     code, _, _ = ended(bench.submit("group", GROUP))
     assert code == 1
@@ -112,7 +115,7 @@ def test_each_member_of_a_group_ends_as_it_did_and_no_later_batch_begins(bench: 
     }
     assert seen["skipped"] == ["never"]
     rows = bench.rows("group")
-    assert {row.job_id for row in rows} == {1}  # one job group of three
+    assert {row.job_id for row in rows} == {1}  # one job group of three, one of them a gang
     assert {row.task.rpartition("-")[2]: row.status for row in rows} == {
         "good": "SUCCEEDED",
         "bad": "FAILED",

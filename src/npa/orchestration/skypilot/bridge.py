@@ -33,6 +33,8 @@ from typing import Any
 EXIT_SECONDS_MAX = 90.0  # for launches under way when the client is gone
 GET_SECONDS_MAX = 600.0
 CALL_SECONDS_MAX = 60.0
+FIRST_SECONDS_MAX = 10.0  # for the first bytes of a log: `sky` is imported, and the node is asked
+QUIET_SECONDS = 0.5
 
 
 def _beside(name: str) -> Any:
@@ -139,6 +141,22 @@ class Follower:
         self._what = (path, job_id, task)
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
+
+    def settle(self) -> None:
+        """Wait until what was written before has come: it is there and grows no more, or it has
+        ended, or FIRST_SECONDS_MAX have passed."""
+        deadline = time.monotonic() + FIRST_SECONDS_MAX
+        size, since = 0, time.monotonic()
+        while self.thread.is_alive() and time.monotonic() < deadline:
+            self.thread.join(0.1)
+            try:
+                now = os.stat(self._what[0]).st_size  # noqa: PTH116
+            except OSError:
+                now = 0
+            if now != size:
+                size, since = now, time.monotonic()
+            elif size and time.monotonic() - since > QUIET_SECONDS:
+                return
 
     def _run(self) -> None:
         from sky import jobs
@@ -308,9 +326,12 @@ class Bridge:
         path = str(request["path"])
         with self._lock:
             known = self._followed.get(path)
-            if known is None or (known.failed and not known.thread.is_alive()):
+            new = known is None or (known.failed and not known.thread.is_alive())
+            if known is None or new:
                 known = Follower(path, int(request["job_id"]), request.get("task"))
                 self._followed[path] = known
+        if new:
+            known.settle()
         return {"ended": not known.thread.is_alive(), "failed": known.failed}
 
     def op_check(self, request: dict[str, Any], _emit: Any) -> dict[str, Any]:
