@@ -105,8 +105,46 @@ def test_a_step_that_is_to_run_again_is_to_come() -> None:
     assert [step.path for step in found.steps] == ["c"]
 
 
-def test_a_plan_that_is_too_large_for_a_look_is_not_counted() -> None:
-    assert plan(GROWS, state_of()) is None
+def test_thousands_of_steps_are_counted_exactly() -> None:
+    found = plan(GROWS, state_of("many[1]/one"))
+    assert found is not None
+    assert (found.done, found.total, found.exact) == (1, 5001, True)
+
+
+def test_a_plan_that_is_larger_than_any_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("npa.views.planned.STEPS_MAX", 1000)
+    found = plan(GROWS, state_of("many[1]/one"))
+    assert found == Planned(1, None, exact=False, steps=(), too_large=True)
+
+
+def test_hundreds_of_decisions_are_followed_without_going_through_every_way() -> None:
+    states = "".join(
+        f"  g{n}: {{run: {{shell: x}}, transitions: [{{if: config.f, goto: a{n}}}, "
+        f"{{when: promote_checkpoint, goto: a{n}}}], next: b{n}}}\n"
+        f"  a{n}: {{run: {{shell: x}}, next: g{n + 1}}}\n"
+        f"  b{n}: {{run: {{shell: x}}, next: g{n + 1}}}\n"
+        for n in range(300)
+    )
+    head = "config: {f: false, decision_uri: 's3://b/d'}\ninitial: g0\nstates:\n"
+    found = plan(f"{head}{states}  g300: {{run: {{shell: x}}, terminal: true}}\n", state_of())
+    assert found is not None
+    assert (found.total, found.exact) == (601, False)
+    certain = {step.path for step in found.steps if step.certain}
+    assert certain == {f"g{n}" for n in range(301)}
+
+
+def test_a_step_on_both_ways_of_a_decision_is_certain() -> None:
+    text = """config: {decision_uri: "s3://b/d"}
+initial: grade
+states:
+  grade: {run: {shell: x}, transitions: [{when: promote_checkpoint, goto: good}], next: bad}
+  good: {run: {shell: x}, next: end}
+  bad: {run: {shell: x}, next: end}
+  end: {run: {shell: x}, terminal: true}
+"""
+    found = plan(text, state_of())
+    assert found is not None
+    assert {step.path for step in found.steps if step.certain} == {"grade", "end"}
 
 
 def test_items_that_nobody_has_read_are_bounded() -> None:

@@ -14,14 +14,11 @@ if TYPE_CHECKING:
     from npa.workflow.meaning import Workflow
     from npa.workflow.tools import Tools
 
-SPEC_CHARACTERS_MAX = 200_000  # a look may not take long: a larger file is not read again
-STARTED_MAX = 4000  # steps; as many as npa.views.planned walks
-
 
 def planned_of(run: OpenRun) -> Planned | None:
     """What is planned and has not started; None when it cannot be told, or nothing is to come."""
     state = run.state
-    if state.lifecycle.over or state.cancel is not None or len(state.latest) > STARTED_MAX:
+    if state.lifecycle.over or state.cancel is not None:
         return None
     found = _sealed(run.request)
     if found is None:
@@ -51,8 +48,6 @@ def _sealed(request: Request) -> tuple[Workflow, Tools] | None:
     from npa.cli.spec import tools_of
     from npa.workflow.load import load_text
 
-    if len(request.spec_text) > SPEC_CHARACTERS_MAX:
-        return None
     try:
         tools = tools_of([Path(path) for path in request.catalogs])
     except NpaError:  # the catalogue of then is gone or has changed

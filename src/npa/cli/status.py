@@ -150,6 +150,8 @@ def show(output: Output, view: RunView) -> None:
 
 def progress_text(planned: Planned) -> str:
     """How far a run is; a total that a decision, a loop or items may change is no promise."""
+    if planned.too_large:
+        return f"{planned.done} done; what is to come is too much to count"
     if planned.total is None:
         return f"{planned.done} done; decisions on the way say how many follow"
     return f"{planned.done} of {'' if planned.exact else 'at most '}{planned.total} done"

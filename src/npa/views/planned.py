@@ -14,10 +14,13 @@ from msgspec import Struct
 
 from npa.orchestration.state import RunState
 from npa.workflow.asks import Ask, AskDecision, AskItems, Batch
+from npa.workflow.plan import PLAN_STEPS_MAX
 from npa.workflow.walk import AnswerMismatch, Walk
 
-STEPS_MAX = 4000  # steps that are walked for a look; a larger run is not counted
-WAYS_MAX = 500  # stretches between two decisions
+STEPS_MAX = PLAN_STEPS_MAX  # on all ways together; a larger run cannot be planned at all
+WAYS_MAX = 20_000  # stretches between two decisions
+_PRIME = (1 << 61) - 1
+"""Ways are counted modulo this, as there may be 2 to the power of all decisions."""
 
 
 class PlannedStep(Struct, frozen=True):
@@ -29,12 +32,16 @@ class PlannedStep(Struct, frozen=True):
 
 
 class Planned(Struct, frozen=True):
-    """`total` counts all steps of the run and is a bound unless `exact`; None if there is none."""
+    """`total` counts all steps of the run and is a bound unless `exact`; None if there is none.
+
+    `too_large`: there is more than is counted, and nothing is said of it.
+    """
 
     done: int
     total: int | None
     exact: bool
     steps: tuple[PlannedStep, ...]
+    too_large: bool = False
 
 
 class _Stretch(Struct):
@@ -51,15 +58,17 @@ class _TooLarge(Exception):
 
 
 def planned(walk: Walk, state: RunState) -> Planned | None:
-    """What is planned, by a walk at its start; None when that cannot be told.
-
-    Too large a plan cannot, nor one that does not fit the journal.
-    """
+    """What is planned, by a walk at its start; None when the plan does not fit the journal."""
     try:
         ours = _replay(walk, state)
         stretches = _ahead(walk, STEPS_MAX - len(ours))
-    except (_TooLarge, AnswerMismatch):
+    except AnswerMismatch:
         return None
+    except _TooLarge:
+        done = sum(
+            _fresh(path, state) and state.success_of(path) is not None for path in state.latest
+        )
+        return Planned(done, None, exact=False, steps=(), too_large=True)
     done = sum(_fresh(path, state) and state.success_of(path) is not None for path in ours)
     waiting = {path: 1 for path in ours if not _fresh(path, state)}
     stretches[0].steps = {**waiting, **stretches[0].steps}
@@ -191,16 +200,28 @@ def _backwards(stretches: list[_Stretch]) -> list[int] | None:
 
 
 def _certain(stretches: list[_Stretch], order: list[int]) -> frozenset[str]:
-    """The steps that lie on every way from stretch 0 to an end that is no failure."""
-    on_all: dict[int, frozenset[str]] = {}  # without the stretches that can only fail
+    """The steps that lie on every way from stretch 0 to an end that is no failure.
+
+    A step is on all ways if as many ways lead through it as there are. No way has a step twice.
+    """
+    onward: dict[int, int] = {}  # ways from a stretch to a good end
     for at in order:
         stretch = stretches[at]
-        ways = [on_all[way] for way in stretch.ways if way in on_all]
-        if not ways and (stretch.fails or stretch.ways) and at != 0:
-            continue
-        shared = frozenset.intersection(*ways) if ways else frozenset[str]()
-        on_all[at] = shared | (stretch.steps.keys() - stretch.unread)
-    return on_all[0]
+        good = sum(onward[way] for way in stretch.ways) if stretch.ways else not stretch.fails
+        onward[at] = good % _PRIME
+    if not onward[0]:
+        return frozenset(stretches[0].steps.keys() - stretches[0].unread)
+    leading = dict.fromkeys(order, 0)  # ways from stretch 0 to a stretch
+    leading[0] = 1
+    through: dict[str, int] = {}
+    for at in reversed(order):
+        stretch = stretches[at]
+        for way in stretch.ways:
+            leading[way] = (leading[way] + leading[at]) % _PRIME
+        ways = leading[at] * onward[at]
+        for path in stretch.steps.keys() - stretch.unread:
+            through[path] = (through.get(path, 0) + ways) % _PRIME
+    return frozenset(path for path, ways in through.items() if ways == onward[0])
 
 
 def _longest(stretches: list[_Stretch], order: list[int]) -> Mapping[str, int]:

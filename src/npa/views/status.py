@@ -353,7 +353,13 @@ def _progress_json(view: RunView) -> dict[str, object]:
         done = sum(step.recorded == "succeeded" for step in view.steps)
         complete = view.status == "SUCCEEDED"
         whole = done if complete else None
-        return {"done": done, "steps": whole, "exact": complete, "planned": []}
+        return {
+            "done": done,
+            "steps": whole,
+            "exact": complete,
+            "planned": [],
+            "too_large": False,
+        }
     return {
         "done": ahead.done,
         "steps": ahead.total,
@@ -362,6 +368,7 @@ def _progress_json(view: RunView) -> dict[str, object]:
             {"path": step.path, "certain": step.certain, "at_most": step.at_most}
             for step in ahead.steps
         ],
+        "too_large": ahead.too_large,
     }
 
 
