@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import click
 import pytest
 
 from cli_harness import Golden, Run
+from npa import __version__
 from npa.cli.lazy import LazyGroup
 from npa.cli.tree import WORKFLOW
 from npa.cli.tree import npa as root
@@ -80,3 +82,35 @@ def test_the_version_is_printed(npa: Run, arguments: list[str]) -> None:
     from npa import __version__
 
     assert npa(*arguments).stdout == f"npa {__version__}\n"
+
+
+def ended(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A process that runs `console` after `code`, as the installed command does."""
+    text = f"import sys; {code}; sys.argv = ['npa', '--version']; "
+    text += "from npa.cli.main import console; console()"
+    return subprocess.run(
+        [sys.executable, "-c", text],
+        text=True,
+        timeout=60,
+        **{"stdout": subprocess.PIPE, **options},
+    )
+
+
+def test_the_command_ends_without_taking_the_interpreter_down() -> None:
+    said = ended("import atexit; atexit.register(print, 'late')")
+    assert (said.returncode, said.stdout) == (0, f"npa {__version__}\n")
+
+
+def test_a_thread_that_still_works_is_waited_for() -> None:
+    said = ended(
+        "import threading; "
+        "threading.Thread(target=lambda: (threading.main_thread().join(), print('done'))).start()"
+    )
+    assert (said.returncode, said.stdout) == (0, f"npa {__version__}\ndone\n")
+
+
+def test_what_could_not_be_delivered_is_no_success() -> None:
+    with open("/dev/full", "w") as full:
+        said = ended("pass", stdout=full, stderr=subprocess.PIPE)
+    assert said.returncode != 0
+    assert "No space left on device" in said.stderr

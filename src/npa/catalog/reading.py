@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -130,6 +129,8 @@ def _problem(source: Source, error: Any) -> Problem:
     where = path_text(loc)
     kind = error["type"]
     if kind == "extra_forbidden":
+        import difflib
+
         near = difflib.get_close_matches(str(loc[-1]), _known_keys(loc), 1)
         hint = f", did you mean '{near[0]}'?" if near else ""
         return _at(source, loc, f"unknown key '{loc[-1]}'{hint}", at_key=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-import platform
+import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -103,7 +103,7 @@ def resume(
 
 
 def _who() -> str:
-    return f"{getpass.getuser()}@{platform.node()}"
+    return f"{getpass.getuser()}@{os.uname().nodename}"
 
 
 def _declare_gone(run: OpenRun, jobs: Sequence[str], reason: str) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ imports, is loaded when the command runs.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping, Sequence
 
@@ -98,5 +97,7 @@ def unknown(name: str, kind: str, known: Mapping[str, str] | Sequence[str]) -> s
     `known` may map a name to how it has to be written (`status` to `workflow status`).
     """
     spelt = known if isinstance(known, Mapping) else {word: word for word in known}
+    import difflib
+
     close = difflib.get_close_matches(name, list(spelt), n=1)
     return f"unknown {kind} {name!r}" + (f", did you mean {spelt[close[0]]!r}?" if close else "")

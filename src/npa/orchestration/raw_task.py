@@ -6,7 +6,6 @@ which carries the digest of the file, the names of its secrets and the outputs i
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -164,6 +163,8 @@ def _bad_keys(node: yaml.MappingNode) -> Iterator[tuple[int, int, str]]:
         if key in REFUSED:
             said = f"`{key}` cannot be supervised: {REFUSED[key]}"
         elif key not in KNOWN:
+            import difflib
+
             near = difflib.get_close_matches(key, KNOWN, 1)
             said = f"a task has no `{key}`" + (f"; did you mean `{near[0]}`?" if near else "")
         elif key in seen:

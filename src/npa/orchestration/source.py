@@ -7,14 +7,12 @@ Secrets' files, version control, environments and caches are never part of the s
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import os
 import secrets
 import shutil
 import stat
-import tarfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -174,6 +172,14 @@ def archive(
     names, fixed times and owners: equal trees give equal bytes. Raises UsageError when a file
     changed since the scan.
     """
+    import gzip
+    import tarfile
+
+    def member_of(name: str, size: int) -> tarfile.TarInfo:
+        member = tarfile.TarInfo(name)
+        member.size, member.mode = size, 0o644
+        return member
+
     base = tree.root if root is None else root
     packed = io.BytesIO()
     with (
@@ -181,9 +187,9 @@ def archive(
         tarfile.open(fileobj=squeezed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         for name, data in sorted((extra or {}).items()):
-            tar.addfile(_member(name, len(data)), io.BytesIO(data))
+            tar.addfile(member_of(name, len(data)), io.BytesIO(data))
         for file in tree.files:
-            member = _member(f"{below}/{file.path}" if below else file.path, file.size)
+            member = member_of(f"{below}/{file.path}" if below else file.path, file.size)
             if file.link:
                 member.size = 0
                 member.type, member.linkname, member.mode = tarfile.SYMTYPE, file.link, 0o777
@@ -195,12 +201,6 @@ def archive(
     sha256 = hashlib.sha256(data).hexdigest()
     manifest = tree.provenance() | {"archive": {"bytes": len(data), "sha256": sha256}}
     return Archive(data, sha256, manifest)
-
-
-def _member(name: str, size: int) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.size, member.mode = size, 0o644
-    return member
 
 
 # -- fingerprints ----------------------------------------------------------------------------------

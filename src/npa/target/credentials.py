@@ -7,7 +7,6 @@ Endpoint and region: environment, then config.yaml. Nothing here changes the env
 
 from __future__ import annotations
 
-import configparser
 import os
 import stat
 from collections.abc import Mapping
@@ -132,6 +131,8 @@ def _pair_of_shared_file(variables: Mapping[str, str]) -> _Pair | None:
     text = _read(path)
     if text is None:
         return None
+    import configparser
+
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(text)

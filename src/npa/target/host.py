@@ -7,7 +7,6 @@ Linux only, because the truth is read from /proc.
 from __future__ import annotations
 
 import os
-import platform
 from pathlib import Path
 
 from msgspec import Struct
@@ -35,7 +34,7 @@ class Host(Struct, frozen=True):
 
 def this_host() -> Host:
     """The machine's name and the identity of its present boot. Raises EngineError."""
-    return Host(platform.node(), boot_id())
+    return Host(os.uname().nodename, boot_id())
 
 
 def boot_id() -> str:

@@ -105,6 +105,7 @@ class Level(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         strict=True,
+        defer_build=True,  # only the levels that a file has are ever built
         validate_default=False,
         protected_namespaces=(),
         json_schema_extra={"patternProperties": {"^x-": {}}},
