@@ -220,8 +220,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if without_digits(counted(session.config)) > JOBS_MAX and not session.exitstatus:
-        session.exitstatus = TOO_MANY_JOBS
+    ran = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if ran and without_digits(counted(session.config)) > JOBS_MAX:
+        session.exitstatus = TOO_MANY_JOBS  # which no second try mends
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
