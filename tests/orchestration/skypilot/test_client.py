@@ -15,7 +15,7 @@ import pytest
 
 from npa.orchestration.skypilot.bridge import CODES, Rows, describe
 from npa.orchestration.skypilot.client import Answer, BridgeClient, Broken, Refused
-from npa.orchestration.skypilot.engine import REFUSED
+from npa.orchestration.skypilot.launch_refused import REFUSED
 from npa.orchestration.skypilot.plain_api import QUEUE_FIELDS
 from orchestration.skypilot.standin_bridge import row_of
 

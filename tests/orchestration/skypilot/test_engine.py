@@ -24,7 +24,7 @@ from npa.orchestration.engine import (
 )
 from npa.orchestration.evidence import Klass, klass_of
 from npa.orchestration.skypilot.client import BridgeClient
-from npa.orchestration.skypilot.engine import REFUSED
+from npa.orchestration.skypilot.launch_refused import REFUSED
 from npa.orchestration.skypilot.launches import Reached
 from npa.orchestration.skypilot.refusals import Refusal
 from npa.target.secret import Secret

@@ -77,6 +77,6 @@ def test_a_log_that_is_over_is_whole_at_the_first_look(
 def test_a_task_that_writes_nothing_is_not_waited_for_for_ever(
     tail_of: Callable[..., Tail], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bridge, "FIRST_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(bridge.log_follower, "FIRST_SECONDS_MAX", 0.3)
     tail_of("")
     assert follow(Bridge(None), tmp_path / "copy.log") == {"ended": False, "failed": False}

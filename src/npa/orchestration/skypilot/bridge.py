@@ -5,7 +5,7 @@
               {"id": 7, "ok": true, "value": {...}}        or
               {"id": 7, "ok": false, "error": {"code", "type", "status", "message"}}
 
-Standard library, `sky` and plain_api.py beside it only; nothing of npa is imported. `sky` takes
+Standard library, `sky` and two files beside it only; nothing of npa is imported. `sky` takes
 seconds to import, so what can do without it does. Standard output carries the protocol alone:
 whatever SkyPilot prints goes to standard error. When standard input ends, launches under way are
 finished first (their answer is in the observation file), and then the process exits.
@@ -33,8 +33,6 @@ from typing import Any
 EXIT_SECONDS_MAX = 90.0  # for launches under way when the client is gone
 GET_SECONDS_MAX = 600.0
 CALL_SECONDS_MAX = 60.0
-FIRST_SECONDS_MAX = 10.0  # for the first bytes of a log: `sky` is imported, and the node is asked
-QUIET_SECONDS = 0.5
 
 
 def _beside(name: str) -> Any:
@@ -47,6 +45,7 @@ def _beside(name: str) -> Any:
 
 
 plain = _beside("plain_api")
+log_follower = _beside("log_follower")
 
 # Class name of SkyPilot's exception -> code of ours. Its base classes are tried in their order.
 CODES = {
@@ -133,44 +132,6 @@ class Rows:
         os.close(self._handle)
 
 
-class Follower:
-    """One log that is copied into a file, in a thread that nobody waits for."""
-
-    def __init__(self, path: str, job_id: int, task: Any) -> None:
-        self.failed = False
-        self._what = (path, job_id, task)
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def settle(self) -> None:
-        """Wait until what was written before has come: it is there and grows no more, or it has
-        ended, or FIRST_SECONDS_MAX have passed."""
-        deadline = time.monotonic() + FIRST_SECONDS_MAX
-        size, since = 0, time.monotonic()
-        while self.thread.is_alive() and time.monotonic() < deadline:
-            self.thread.join(0.1)
-            try:
-                now = os.stat(self._what[0]).st_size  # noqa: PTH116
-            except OSError:
-                now = 0
-            if now != size:
-                size, since = now, time.monotonic()
-            elif size and time.monotonic() - since > QUIET_SECONDS:
-                return
-
-    def _run(self) -> None:
-        from sky import jobs
-
-        path, job_id, task = self._what
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            with os.fdopen(os.open(path, flags, 0o600), "w", buffering=1, newline="") as sink:
-                jobs.tail_logs(job_id=job_id, follow=True, task=task, output_stream=sink)
-        except BaseException as error:
-            self.failed = True
-            print(f"log of job {job_id}: {type(error).__name__}", file=sys.stderr)  # noqa: T201
-
-
 class Bridge:
     """Answers requests, each in a thread of its own."""
 
@@ -179,7 +140,7 @@ class Bridge:
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(max_workers=16)
         self._launches: set[Any] = set()
-        self._followed: dict[str, Follower] = {}
+        self._followed: dict[str, Any] = {}
 
     def run(self, lines: Any) -> None:
         for line in lines:
@@ -328,7 +289,7 @@ class Bridge:
             known = self._followed.get(path)
             new = known is None or (known.failed and not known.thread.is_alive())
             if known is None or new:
-                known = Follower(path, int(request["job_id"]), request.get("task"))
+                known = log_follower.Follower(path, int(request["job_id"]), request.get("task"))
                 self._followed[path] = known
         if new:
             known.settle()

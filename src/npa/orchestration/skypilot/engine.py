@@ -42,6 +42,7 @@ from npa.orchestration.skypilot.jobqueue import (
     Clock,
     Queue,
 )
+from npa.orchestration.skypilot.launch_refused import refused
 from npa.orchestration.skypilot.launches import Launches, Reached, Trace
 from npa.orchestration.skypilot.ownership import Owned
 from npa.orchestration.skypilot.refusals import Refusal
@@ -54,22 +55,6 @@ SEEN_SECONDS_MAX = 60.0  # for its row to appear in the queue
 PROOF_SECONDS_MAX = 120.0  # how long a look at a job may be acted on
 RESTART_GAP_SECONDS = 30.0
 LAUNCH_WINDOW_SECONDS = POST_SECONDS_MAX + LAUNCH_SECONDS_MAX
-
-# What the bridge's code of a launch that did not happen means: rows of the evidence table.
-REFUSED: Mapping[str, str] = {
-    "invalid": "INVALID_ARGUMENT",
-    "unsupported": "INVALID_ARGUMENT",
-    "version": "INVALID_ARGUMENT",
-    "authentication": "AUTHENTICATION",
-    "authorization": "AUTHORIZATION",
-    "no_resources": "CAPACITY_OR_QUOTA",
-    "kubernetes_unreachable": "KUBERNETES_TRANSPORT",
-    "controller_not_up": "CONTROLLER_UNAVAILABLE",
-    "unreachable": "CONTROLLER_UNAVAILABLE",
-    "busy": "CONTROLLER_UNAVAILABLE",
-    "expired": "CONTROLLER_UNAVAILABLE",
-    "interrupted": "CONTROLLER_UNAVAILABLE",
-}
 
 
 class Rendering(Protocol):
@@ -270,7 +255,7 @@ class SkyPilotEngine:
             self.bridge.restart()  # from here on it cannot get any further
         trace = self.launches.trace(job.key)
         if trace.reached is Reached.PREPARED and not isinstance(reply, Answer):
-            return _refusal(reply)
+            return refused(reply)
         told, answered_at = trace.job_ids, self.clock.now()
         deadline = self.clock.monotonic() + SEEN_SECONDS_MAX
         while True:
@@ -285,7 +270,7 @@ class SkyPilotEngine:
                 break
             self.clock.sleep(1.0)
         if trace.reached is Reached.ENDED and not told and isinstance(reply, Refused):
-            return _refusal(reply)  # the server worked it off, failed, and left no row
+            return refused(reply)  # the server worked it off, failed, and left no row
         return LaunchUnknown("not_seen", f"the launch got as far as {trace.reached.value}")
 
     # -- looking --------------------------------------------------------------------------------
@@ -455,17 +440,3 @@ def cloud_names(enabled: object) -> set[str]:
     """Names in SkyPilot's answer to a check: workspace -> cloud -> capabilities."""
     workspaces = enabled.values() if isinstance(enabled, dict) else ()
     return {str(cloud).lower() for clouds in workspaces for cloud in clouds}
-
-
-def _refusal(reply: Reply) -> LaunchRefused:
-    """Evidence for a launch that was not made."""
-    match reply:
-        case Refused(code=code, message=message):
-            return LaunchRefused(Evidence(REFUSED.get(code, code), SOURCE, hint=message[:500]))
-        case Broken(cause=cause, detail=detail):
-            hint = f"{cause}: {detail}"
-            return LaunchRefused(Evidence("CONTROLLER_UNAVAILABLE", SOURCE, hint=hint))
-        case Answer():
-            return LaunchRefused(Evidence("schema", SOURCE, hint="an answer without a launch"))
-        case _:
-            assert_never(reply)
