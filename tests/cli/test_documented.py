@@ -33,6 +33,7 @@ def documented(row: str) -> set[str]:
     ("row", "words"),
     [
         ("`validate-spec`", ("workflow", "validate-spec", "p.yaml")),
+        ("`fmt`", ("workflow", "fmt", "p.yaml")),
         ("`plan-spec --waves`", ("workflow", "plan-spec", "p.yaml", "--waves")),
         ("`run-spec`", ("workflow", "run-spec", "p.yaml")),
         ("`submit --plan-only`", ("workflow", "submit", "p.yaml", "--plan-only")),

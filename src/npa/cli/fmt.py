@@ -1,8 +1,12 @@
-"""`fmt --check`: is a file laid out in the canonical way?"""
+"""`fmt`: lays a file out in the canonical way, or says what is not."""
 
 from __future__ import annotations
 
+import difflib
+import os
+import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,25 +16,47 @@ from npa.cli.output import Output
 from npa.cli.spec import SpecInvalid, load, plural
 from npa.errors import UsageError
 
+if TYPE_CHECKING:
+    from npa.workflow.style import Remark
+
 
 @click.command()
 @spec_argument
 @click.option("--check", is_flag=True, help="Report what is not canonical, and change nothing.")
+@click.option("--diff", is_flag=True, help="Show what would change, and change nothing.")
 @json_option
-def fmt(spec: Path, check: bool, as_json: bool) -> int:
-    """Check the order and spelling of keys, indentation and line ends.
+def fmt(spec: Path, check: bool, diff: bool, as_json: bool) -> int:
+    """Lay a file out anew, in place: order and spelling of keys, indentation, line ends.
 
-    Exits with 0 if the file is canonical, with 1 if not. Files are never rewritten.
+    Comments, quotes and line breaks stay, and the file means the same. Exits with 0 if it is
+    canonical then, with 1 if something is left to do by hand; with `--check` or `--diff`, which
+    write nothing, with 1 if it is not canonical.
     """
-    from npa.catalog.loader import Catalog
+    from npa.workflow.layout import laid_out
     from npa.workflow.style import remarks
 
-    if not check:
-        raise UsageError(
-            "`fmt` does not rewrite files, because comments would be lost",
-            not_done="nothing was changed",
-            next_command=f"npa workflow fmt --check {spec}",
-        )
+    if diff and as_json:
+        raise click.UsageError("`--diff` is text; `--check --json` has the remarks")
+    text = _readable(spec)
+    made = laid_out(text)
+    output = Output(as_json=as_json)
+    if diff:
+        _show_diff(output, spec, text, made)
+    changed = made != text
+    if changed and not (check or diff):
+        _write(spec, made)
+        found = remarks(made)
+    else:
+        found = remarks(text)
+    rewritten = changed and not (check or diff)
+    if not diff:
+        _tell(output, spec, found, rewritten=rewritten)
+    return ExitCode.FAILED if found or (changed and not rewritten) else ExitCode.OK
+
+
+def _readable(spec: Path) -> str:
+    from npa.catalog.loader import Catalog
+
     source = load(spec, (), Catalog.built_in()).source
     if not source.usable:
         raise SpecInvalid(
@@ -38,19 +64,46 @@ def fmt(spec: Path, check: bool, as_json: bool) -> int:
             not_done="its layout was not looked at",
             next_command=f"npa workflow validate-spec {spec}",
         )
-    found = remarks(source.text)
-    output = Output(as_json=as_json)
+    return source.text
+
+
+def _show_diff(output: Output, spec: Path, text: str, made: str) -> None:
+    before, after = text.splitlines(keepends=True), made.splitlines(keepends=True)
+    for line in difflib.unified_diff(before, after, str(spec), str(spec)):
+        output.line(line.rstrip("\r\n"))
+
+
+def _tell(output: Output, spec: Path, found: tuple[Remark, ...], *, rewritten: bool) -> None:
     for remark in found:
         output.line(f"{spec}:{remark.line}:{remark.column} {remark.message}")
-    output.line(f"{spec}: {plural(len(found), 'remark') if found else 'canonical'}")
+    left = plural(len(found), "remark") if found else "canonical"
+    output.line(f"{spec}: laid out anew, {left}" if rewritten else f"{spec}: {left}")
     output.document(
         {
             "file": str(spec),
             "canonical": not found,
+            "changed": rewritten,
             "remarks": [
                 {"line": item.line, "column": item.column, "message": item.message}
                 for item in found
             ],
         }
     )
-    return ExitCode.FAILED if found else ExitCode.OK
+
+
+def _write(spec: Path, text: str) -> None:
+    """Replace the file as a whole, with the mode that it had; a link keeps its target."""
+    path = spec.resolve()
+    spare = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        try:
+            with spare.open("x", encoding="utf-8", newline="") as file:
+                file.write(text)
+            shutil.copymode(path, spare)
+            spare.replace(path)
+        finally:
+            spare.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"`{spec}` cannot be written: {error.strerror}", not_done="nothing was changed"
+        ) from error

@@ -15,7 +15,7 @@ WORKFLOW = {
     "validate-spec": Lazy(
         "npa.cli.validate:validate_spec", "report every problem of a file", _AUTHOR
     ),
-    "fmt": Lazy("npa.cli.fmt:fmt", "check the layout of a file", _AUTHOR),
+    "fmt": Lazy("npa.cli.fmt:fmt", "lay a file out, or check its layout", _AUTHOR),
     "plan-spec": Lazy("npa.cli.plan:plan_spec", "show the steps or waves that would run", _AUTHOR),
     "graph": Lazy("npa.cli.picture:graph", "draw the pipeline", _AUTHOR),
     "describe": Lazy("npa.cli.picture:describe", "list what can be set with --var", _AUTHOR),

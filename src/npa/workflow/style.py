@@ -1,6 +1,6 @@
 """The canonical layout of a workflow file: order and spelling of keys, indentation, line ends.
 
-Only looked at, never written: a rewrite would lose comments and the author's own line breaks.
+Only looked at here; `npa.workflow.layout` moves the text of a file.
 Within a state, what it waits for and repeats comes first, then the tool and what it asks for, its
 settings, what it reads and writes, and where it leads: the order of most files that are about.
 """
@@ -38,19 +38,35 @@ class Remark(Struct, frozen=True):
 
 def remarks(text: str) -> tuple[Remark, ...]:
     """Every place of a readable file that is not canonical, in the order of the file."""
-    found = [*_lines(text)]
     root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    found = [*_lines(text, block_text_lines(root))]
     if root is not None:
         found += _nodes(root, text.split("\n"))
     return tuple(sorted(found, key=lambda remark: (remark.line, remark.column)))
 
 
-def _lines(text: str) -> Iterator[Remark]:
+def block_text_lines(root: yaml.Node | None) -> frozenset[int]:
+    """The lines, from 0, inside blocks of text (`|`, `>`): blanks at their ends are content."""
+    found: set[int] = set()
+    stack = [root] if root is not None else []
+    seen: set[int] = set()  # a node that aliases share is looked at once
+    while stack:
+        node = stack.pop()
+        if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
+            found.update(range(node.start_mark.line + 1, node.end_mark.line))
+        elif isinstance(node, yaml.CollectionNode) and id(node) not in seen:
+            seen.add(id(node))
+            pairs = isinstance(node, yaml.MappingNode)
+            stack += [one for pair in node.value for one in pair] if pairs else node.value
+    return frozenset(found)
+
+
+def _lines(text: str, kept: frozenset[int]) -> Iterator[Remark]:
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if line.endswith("\r"):
             yield Remark(number, len(line), "the line ends with a carriage return")
-        elif line != line.rstrip():
+        elif line != line.rstrip() and number - 1 not in kept:
             yield Remark(number, len(line.rstrip()) + 1, "blanks stand at the end of the line")
     if lines[-1]:
         yield Remark(len(lines), len(lines[-1]) + 1, "the last line has no end")
@@ -73,7 +89,7 @@ def _nodes(root: yaml.Node, lines: Sequence[str]) -> Iterator[Remark]:
             for item in node.value:
                 if item.start_mark.index > node.start_mark.index:
                     if not node.flow_style:
-                        yield from _indent(_dash(item, lines), item, lines)
+                        yield from _indent(dash_column(item, lines), item, lines)
                     stack.append((item, (*path, "-")))
 
 
@@ -107,13 +123,13 @@ def _indent(column: int, child: yaml.Node, lines: Sequence[str]) -> Iterator[Rem
         inner = mark.column
     else:
         mark = child.value[0].start_mark
-        inner = _dash(child.value[0], lines)
+        inner = dash_column(child.value[0], lines)
     if inner != column + STEP:
         text = f"indented by {inner - column} columns, not {STEP}"
         yield Remark(mark.line + 1, inner + 1, text)
 
 
-def _dash(item: yaml.Node, lines: Sequence[str]) -> int:
+def dash_column(item: yaml.Node, lines: Sequence[str]) -> int:
     """The column of the dash of an item of a block."""
     mark = item.start_mark
     return lines[mark.line].rfind("-", 0, max(mark.column, 1))
