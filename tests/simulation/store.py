@@ -81,7 +81,7 @@ class SimStorage:
             self._world.process.acked = int(key[-15:-5])
         return outcome
 
-    def harden(self) -> Unavailable | None:
+    def harden(self, *keys: str) -> Unavailable | None:
         if not self._soft:
             return None
         fault = self._enter(Op.HARDEN)

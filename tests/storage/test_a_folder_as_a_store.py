@@ -48,29 +48,63 @@ def test_a_durable_create_syncs_the_file_before_its_name_and_the_folder_after(
     assert calls == ["sync file", "link", "sync folder"]
 
 
-def test_a_name_that_may_wait_is_made_durable_by_harden_and_only_once(
+def test_what_may_wait_is_made_durable_by_harden_and_only_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.create("j/1", b"x")
     calls: list[str] = []
-    broken = [OSError(errno.EIO, "the disk"), OSError(errno.ENOSPC, "full")]
     fsync = os.fsync
 
     def spy(fd: int) -> None:
-        folder = stat.S_ISDIR(os.fstat(fd).st_mode)
-        calls.append("folder" if folder else "file")
-        if folder and broken:
-            raise broken.pop()
+        calls.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file")
         fsync(fd)
 
     monkeypatch.setattr(os, "fsync", spy)
     assert store.create("j/2", b"x", durable=True, later=True) is CreateOutcome.CREATED
-    assert calls == ["file"]
+    assert calls == []
+    assert store.harden() is None
+    assert store.harden() is None
+    assert calls == ["file", "folder"]
+    assert store.harden("j/2") is None  # somebody else's, for all we know
+    assert calls == ["file", "folder"] * 2
+
+
+def test_a_disk_that_fails_to_harden_gets_the_bytes_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel reports a failed write to one fsync; the next one would call it done."""
+    store.create("j/1", b"x")
+    faults = [errno.ENOSPC, errno.EIO, 0, errno.EIO]  # the last comes first
+    synced: list[bytes] = []
+    fsync = os.fsync
+
+    def spy(fd: int) -> None:
+        if faults and (fault := faults.pop()):
+            raise OSError(fault, "the disk")
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            synced.append(Path(f"/proc/self/fd/{fd}").read_bytes())
+        fsync(fd)
+
+    store.create("j/2", b"frame", durable=True, later=True)
+    monkeypatch.setattr(os, "fsync", spy)
     answers = [store.harden() for _ in range(4)]
-    assert [a is None for a in answers] == [False, False, True, True]
-    assert isinstance(answers[1], Unavailable)
-    assert answers[1].cause == "io_error"
-    assert calls == ["file", "folder", "folder", "folder"]
+    assert [a is None for a in answers] == [False, True, True, True]
+    assert isinstance(answers[0], Unavailable)
+    assert answers[0].cause == "io_error"
+    assert b"frame" in synced
+    assert names(tmp_path / "root") == ["1", "2"]
+
+
+@pytest.mark.parametrize("blank", [b"", bytes(700)])
+def test_a_name_with_nothing_behind_it_is_free_for_one_writer(
+    store: Store, tmp_path: Path, blank: bytes
+) -> None:
+    store.create("j/1", b"x", durable=True)
+    (tmp_path / "root/j/1").write_bytes(blank)
+    assert store.create("j/1", b"first", durable=True, later=True) is CreateOutcome.CREATED
+    assert store.create("j/1", b"second", durable=True) is CreateOutcome.OTHER
+    assert (tmp_path / "root/j/1").read_bytes() == b"first"
+    assert names(tmp_path / "root") == ["1"]
 
 
 def test_finding_my_own_bytes_makes_them_durable_too(

@@ -1,7 +1,7 @@
 """Object storage behind one seam: S3, Google, Azure, a local folder, memory."""
 
 from npa.storage.keys import Location, path_to_uri, split_uri, uri_to_path
-from npa.storage.seam import Blob, CreateOutcome, ObjectInfo, Storage, StoreOptions
+from npa.storage.seam import Blob, CreateOutcome, ObjectInfo, Storage, StoreOptions, is_blank
 from npa.storage.store import Store, Stores, open_store, probe_conditional_create
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Store",
     "StoreOptions",
     "Stores",
+    "is_blank",
     "open_store",
     "path_to_uri",
     "probe_conditional_create",

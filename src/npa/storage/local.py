@@ -2,8 +2,8 @@
 
 Written by hand because durability is the point: the client library's local store does not fsync.
 A create writes `<name>#<digits>`, fsyncs it, hard-links it to its name (which fails if the name is
-taken) and fsyncs the folder, or leaves that to `harden`: then a loss of power may take the name
-away again, never tear what it names.
+taken) and fsyncs the folder. With `later` both fsyncs are left to `harden`: until then a loss of
+power may take the name away again, or what is behind it. A name with nothing behind it is free.
 """
 # Paths stay strings here: a journal frame costs half a millisecond in all.
 # ruff: noqa: PTH102, PTH105, PTH108, PTH112, PTH116, PTH120
@@ -11,6 +11,7 @@ away again, never tear what it names.
 from __future__ import annotations
 
 import errno
+import fcntl
 import itertools
 import os
 import shutil
@@ -22,7 +23,7 @@ from typing import BinaryIO
 
 from npa.storage.faults import Exists, Fault, Missing, fault_of_os_error
 from npa.storage.keys import is_temporary
-from npa.storage.seam import Blob, ObjectInfo
+from npa.storage.seam import Blob, ObjectInfo, is_blank
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
@@ -37,7 +38,7 @@ class LocalBackend:
     def __init__(self, root: Path) -> None:
         self._root = str(root).rstrip("/")
         self._durable: set[str] = set()  # folders that hold a durable object of ours
-        self._soft: set[str] = set()  # folders with names that `harden` makes durable
+        self._soft: dict[str, tuple[int, bytes]] = {}  # what `harden` owes: by path, open
 
     def get(self, key: str) -> Blob:
         with _looking():
@@ -63,29 +64,50 @@ class LocalBackend:
         target = self._path(key)
         folder = os.path.dirname(target)
         with _acting():
-            temporary = self._write_temporary(target, data, durable)
+            temporary, fd = self._temporary(target, data, durable)
             try:
-                os.link(temporary, target)
+                _name(temporary, target, sync=fd if durable and not later else None)
             except FileExistsError:
-                raise Exists from None
-            except OSError as error:
-                if error.errno in _NO_HARD_LINKS:
-                    raise Fault("no_hard_links", "the file system has no hard links") from error
+                os.close(fd)
+                if not (durable and _is_empty(target)):
+                    raise Exists from None
+                self._fill(target, data)
+            except BaseException:
+                os.close(fd)
                 raise
-            finally:
-                os.unlink(temporary)
-            if durable and later:
-                self._soft.add(folder)
-            elif durable:
+            else:
+                if durable and later:
+                    self._soft[target] = (fd, data)
+                    return
+                os.close(fd)
+            if durable:
                 _sync_folder(folder)
                 self._durable.add(folder)
 
     def harden(self) -> None:
         with _acting():
-            for folder in tuple(self._soft):
-                _sync_folder(folder)
+            for target, (fd, data) in tuple(self._soft.items()):
+                folder = os.path.dirname(target)
+                if fd >= 0 and not _synced(fd):
+                    self._soft[target] = (fd := -1, data)
+                if fd < 0:
+                    self._replace(self._write_temporary(target, data, True), target)
+                    self._soft[target] = (fd := os.open(target, os.O_RDONLY | os.O_CLOEXEC), data)
+                try:
+                    _sync_folder(folder)
+                except FileNotFoundError:
+                    raise _gone(folder) from None
                 self._durable.add(folder)
-                self._soft.discard(folder)
+                os.close(fd)
+                del self._soft[target]
+
+    def _fill(self, target: str, data: bytes) -> None:
+        """Put `data` behind a name that a loss of power left empty; one writer only."""
+        temporary = self._write_temporary(target, data, True)
+        with _removed_on_error(temporary), _locked(os.path.dirname(target)):
+            if not _is_empty(target):
+                raise Exists
+            os.replace(temporary, target)
 
     def settle(self, key: str) -> None:
         """Make an object that is already there survive a loss of power."""
@@ -126,12 +148,23 @@ class LocalBackend:
         return f"{self._root}/{key}"
 
     def _write_temporary(self, target: str, data: bytes, durable: bool) -> str:
+        temporary, fd = self._temporary(target, data, durable)
+        with _removed_on_error(temporary):
+            try:
+                if durable:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+        return temporary
+
+    def _temporary(self, target: str, data: bytes, durable: bool) -> tuple[str, int]:
+        """A new file beside `target` with `data`, still open; `durable` is its folder."""
         temporary, folder = temporary_name(target), os.path.dirname(target)
         try:
             fd = _new(temporary)
         except FileNotFoundError:
             if folder in self._durable:  # what was durable there is gone: no new beginning
-                raise Fault("folder_gone", f"the folder '{folder}' was taken away") from None
+                raise _gone(folder) from None
             _make_folders(folder, durable)
             fd = _new(temporary)
         with _removed_on_error(temporary):
@@ -139,11 +172,10 @@ class LocalBackend:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(fd, view) :]
-                if durable:
-                    os.fsync(fd)
-            finally:
+            except BaseException:
                 os.close(fd)
-        return temporary
+                raise
+        return temporary, fd
 
     def _replace(self, temporary: str, target: str) -> None:
         with _removed_on_error(temporary):
@@ -218,6 +250,55 @@ def _make_folders(folder: str, durable: bool) -> None:
             os.mkdir(path, _FOLDER_MODE)
         if durable:
             _sync_folder(os.path.dirname(path) or "/")
+
+
+def _name(temporary: str, target: str, sync: int | None) -> None:
+    """Give a file its name, if that is free, once its data is durable (`sync`: its descriptor)."""
+    try:
+        if sync is not None:
+            os.fsync(sync)
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno in _NO_HARD_LINKS:
+            raise Fault("no_hard_links", "the file system has no hard links") from error
+        raise
+    finally:
+        os.unlink(temporary)
+
+
+def _gone(folder: str) -> Fault:
+    return Fault("folder_gone", f"the folder '{folder}' was taken away")
+
+
+def _synced(fd: int) -> bool:
+    """False closes the file: the kernel tells once, and the next fsync would call it done."""
+    try:
+        os.fsync(fd)
+    except OSError:
+        os.close(fd)
+        return False
+    return True
+
+
+def _is_empty(path: str) -> bool:
+    """Is there nothing behind the name, as after a loss of power? (Some file systems: zeros.)"""
+    try:
+        with open(path, "rb") as file:
+            return is_blank(file.read())
+    except IsADirectoryError:
+        return False
+
+
+@contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _sync_folder(folder: str) -> None:

@@ -87,6 +87,11 @@ class ObjectInfo(Struct, frozen=True):
     etag: str
 
 
+def is_blank(data: bytes) -> bool:
+    """Is this what a loss of power leaves of an object that was not made durable?"""
+    return not data.strip(b"\0")
+
+
 class CreateOutcome(Enum):
     """What a conditional create came to."""
 
@@ -123,13 +128,15 @@ class Storage(Protocol):
         """Create `key` if it is absent. `Unavailable`: it may or may not exist now.
 
         `durable`: on return it survives a loss of power, where the store is a local folder; with
-        `later`, on return of the next `harden`. A process that dies loses it in neither case.
+        `later`, on return of the next `harden`. A process that dies loses it in neither case; a
+        loss of power before takes it away, or leaves a blank under its name (`is_blank`), which a
+        later durable create fills as if it were absent.
         Raises StoreFull when there is no space; nothing was created then.
         """
         ...
 
-    def harden(self) -> Unavailable | None:
-        """Make durable what was created with `later`. None: it is."""
+    def harden(self, *keys: str) -> Unavailable | None:
+        """Make durable what was created with `later`, here or by others (`keys`). None: it is."""
         ...
 
     def put(self, key: str, data: bytes) -> None:

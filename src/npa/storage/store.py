@@ -114,9 +114,11 @@ class Store(Storage):
                 break
         return self._unavailable(last)
 
-    def harden(self) -> Unavailable | None:
+    def harden(self, *keys: str) -> Unavailable | None:
         try:
             self._backend.harden()
+            for key in keys:
+                self._backend.settle(key)
         except Fault as fault:
             return self._unavailable(fault)
         return None

@@ -19,7 +19,7 @@ from npa.observation import Absent, Ambiguous, Found, Unavailable
 from npa.orchestration.journal.codec import canonical, encode
 from npa.orchestration.journal.entries import Entry
 from npa.orchestration.journal.frame import RESTORE, Frame, parse
-from npa.storage import Blob, CreateOutcome, Storage
+from npa.storage import Blob, CreateOutcome, Storage, is_blank
 
 FOLDER = "npa-workflow/journal/"
 GENESIS_PREV = "0" * 64
@@ -75,6 +75,7 @@ class Journal:
         self._by = by or secrets.token_hex(4)
         self._readers = readers
         self._pending: _Pending | None = None
+        self._owed: tuple[str, ...] | None = None  # keys to harden before more; (): our own
         self.head = 0
         self.digest = GENESIS_PREV
 
@@ -102,7 +103,11 @@ class Journal:
             odd = next((a for a, b in zip(names, expected, strict=False) if a != b), "")
             text = f"the journal has a gap or a foreign object at {odd!r}"
             raise JournalCorrupt(text, hint=RESTORE)
-        return self._accept(self._fetch(expected))
+        blobs = self._fetch(expected)
+        found = self._accept(blobs)
+        if len(found) < len(blobs) - 1:
+            raise JournalCorrupt(f"`{key_of(self.head + 1)}` is empty", hint=RESTORE)
+        return found
 
     def refresh(self) -> tuple[Frame, ...]:
         """New frames since the head, cheaply: one look when there is nothing new.
@@ -113,9 +118,9 @@ class Journal:
         found: list[Frame] = []
         while True:
             match self.storage.get(key_of(self.head + 1)):
-                case Found(value=blob):
+                case Found(value=blob) if not self._is_emptied(blob.data):
                     found.extend(self._accept([blob.data]))
-                case Absent():
+                case Found() | Absent():
                     return tuple(found)
                 case Unavailable() as cause:
                     if found:
@@ -145,6 +150,10 @@ class Journal:
     def _accept(self, blobs: Iterable[bytes]) -> tuple[Frame, ...]:
         frames: list[Frame] = []
         for data in blobs:
+            if self._is_emptied(
+                data
+            ):  # its writer's machine lost power before it counted on this frame
+                break
             key = key_of(self.head + 1)
             frame = parse(data, key)
             if frame.n != self.head + 1:
@@ -153,8 +162,13 @@ class Journal:
                 text = f"`{key}` does not follow the frame before it: one of the two was altered"
                 raise JournalCorrupt(text, hint=RESTORE)
             self.head, self.digest = frame.n, frame.digest
+            self._owed = (key,)
             frames.append(frame)
         return tuple(frames)
+
+    def _is_emptied(self, data: bytes) -> bool:
+        """Only a folder loses what was not hardened; elsewhere an empty frame is a damaged one."""
+        return is_blank(data) and self.storage.uri.startswith("file:")
 
     def stamp(self) -> float:
         """The present wall-clock time as frames carry it (milliseconds)."""
@@ -177,6 +191,8 @@ class Journal:
             if not isinstance(earlier, Appended):
                 return earlier
             return Lost((earlier.frame,))
+        if self._owed is not None and (cause := self.harden()) is not None:
+            return Unknown(cause)  # a frame must not be lost under the one that follows it
         n, stamp = self.head + 1, at or self.stamp()
         data = canonical(
             {
@@ -194,7 +210,10 @@ class Journal:
 
     def harden(self) -> Unavailable | None:
         """Let frames that were appended with `later` survive a loss of power. None: they do."""
-        return self.storage.harden()
+        cause = self.storage.harden(*(self._owed or ()))
+        if cause is None:
+            self._owed = None
+        return cause
 
     def settle(self) -> AppendResult | None:
         """Offer an unresolved frame again; None when there is none."""
@@ -208,6 +227,7 @@ class Journal:
             case CreateOutcome.CREATED | CreateOutcome.MINE:
                 self._pending = None
                 self.head, self.digest = pending.frame.n, pending.frame.digest
+                self._owed = () if pending.later else None
                 return Appended(pending.frame)
             case CreateOutcome.OTHER:
                 self._pending = None
