@@ -20,8 +20,9 @@ suite() {
     .venv/bin/python -m pytest -o addopts="$options" -o cache_dir="$kept" \
         tests/e2e/skypilot -m e2e "$@"
 }
-# Two files at a time: a managed job waits for half of the time that it takes.
-suite -n 2 --dist loadfile "$@" || code=$?
+# Two files at a time: a managed job waits for half of the time that it takes. In the order of their
+# names, so that the longest, digits, is among the first.
+suite -n 2 --dist loadfile --no-loadscope-reorder "$@" || code=$?
 [ "$code" -eq 1 ] || exit "$code"
 # Two servers on two CPUs can push a step over its deadline. What fails alone, too, has failed.
 echo "e2e-skypilot: what failed, once more, one at a time" >&2
