@@ -85,7 +85,7 @@ def resume(
     wanted = bool(accept_changes or from_states or reason)
     if lifecycle is Lifecycle.COMPLETED and not wanted:
         return _already_complete(output, run)
-    if lifecycle is Lifecycle.CANCELLED and not (accept_changes or reason):
+    if lifecycle is Lifecycle.CANCELLED and not reason:
         raise _was_cancelled(run)
     if not accept_changes:
         refuse_changes(run.place.run_id, changes(host, run))

@@ -213,7 +213,7 @@ def parse_decision(uri: str, data: bytes) -> Decided | BadArtifact:
     if not isinstance(word, str) or not word.strip():
         return BadArtifact(uri, f"`{key}` is not a word")
     word = word.strip()
-    return Decided(NORMAL.get(word, word), uri, _digest(data), _quote(data))
+    return Decided(NORMAL.get(word, word), uri, _digest(data), _in_a_line(document))
 
 
 def _through_gates(gates: Sequence[Gate], artifacts: Artifacts) -> DecisionRead:
@@ -350,5 +350,5 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _quote(data: bytes) -> str:
-    return data.decode("utf-8", "replace")[:SEEN_CHARS_MAX]
+def _in_a_line(document: object) -> str:
+    return json.dumps(document, ensure_ascii=False)[:SEEN_CHARS_MAX]

@@ -40,6 +40,7 @@ from npa.target.host import (
     this_host,
 )
 from npa.target.secret import Secret
+from npa.workflow.asks import hangs_on
 from npa.workflow.step import Artifact, Step
 from npa.workflow.suggest import Suggester
 from npa.workflow.tools import Tools
@@ -489,7 +490,9 @@ def reopen(
             for path, attempt in state.latest.items()
             if attempt.state_of(path) in again and state.success_of(path) is not None
         )
-        return (reopened, e.Invalidated(paths, e.Cause.OPERATOR.value)) if paths else (reopened,)
+        questions = (*state.decisions, *state.expansions)
+        stale = (*paths, *(q for q in questions if hangs_on(q, paths, again)))
+        return (reopened, e.Invalidated(stale, e.Cause.OPERATOR.value)) if stale else (reopened,)
 
     if changed and accept_changes:
         manifests.keep(run.store, prepared.tree)

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Protocol, assert_never
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from npa.errors import JournalCorrupt
 from npa.orchestration import outputs as look
@@ -19,9 +20,10 @@ from npa.orchestration.decide import Goal, OutputsKind
 from npa.orchestration.engine import Room, RoomKind
 from npa.orchestration.journal import entries as e
 from npa.orchestration.policy import Policy
-from npa.orchestration.seal import StepDigests, effect_key, job_name
+from npa.orchestration.seal import StepDigests, digest_of, effect_key, job_name
 from npa.orchestration.state import RunState
 from npa.orchestration.tick import LaunchEffect, Tick
+from npa.workflow.asks import hangs_on
 from npa.workflow.step import Step, Trigger
 from npa.workflow.walk import Ask, AskDecision, AskItems, Batch, Ended, Items
 from npa.workflow.waves import Wave, split_for
@@ -94,6 +96,7 @@ class Scheduler(Struct):
     steps: dict[str, Step] = field(default_factory=dict)
     validated: set[str] = field(default_factory=set)  # attempts whose outputs this driver has seen
     consumed: set[str] = field(default_factory=set)  # paths whose success the walk has been told
+    told: set[str] = field(default_factory=set)  # questions whose answer the walk has been told
     _waves: dict[str, _OpenWave] = field(default_factory=dict)
     _questions: dict[str, AskDecision | AskItems] = field(default_factory=dict)
     _polls: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -270,6 +273,11 @@ class Scheduler(Struct):
             return
         after = self.downstream(reran)
         mine = {s.path for s in steps}
+        questions = (
+            key
+            for key in (*tick.state.decisions, *tick.state.expansions)
+            if key not in self.told and hangs_on(key, mine, after)
+        )
         paths = tuple(
             path
             for path, attempt in tick.state.latest.items()
@@ -279,8 +287,8 @@ class Scheduler(Struct):
             and (attempt.open or tick.state.success_of(path) is not None)
             and tick.state.stale.get(path, 0) <= attempt.reserved_n
         )
-        if paths:
-            tick.emit(e.Invalidated(paths, cause.value))
+        if stale := (*paths, *questions):
+            tick.emit(e.Invalidated(stale, cause.value))
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -294,7 +302,9 @@ class Scheduler(Struct):
         writer = tick.state.latest.get(ask.writer)
         writer_key = writer.key if writer is not None else ""
         known = tick.state.decisions.get(ask.key)
-        if known is None or known.writer_key != writer_key:
+        asked = digest_of(ask.gates) if ask.gates else ""
+        other = known is not None and known.asked and known.asked != asked
+        if known is None or known.writer_key != writer_key or other:
             if (
                 self.failure is not None
                 or tick.goal is not Goal.COMPLETE
@@ -304,8 +314,10 @@ class Scheduler(Struct):
             known = self._read_decision(ask, writer_key, tick)
             if known is None:
                 return False
+            known = replace(known, asked=asked)
             tick.emit(known)
-        self._tell(ask.key, lambda: self.walk.decided(ask.key, known.value))
+        value = known.value
+        self._tell(ask.key, lambda: self.walk.decided(ask.key, value))
         return True
 
     def _read_decision(self, ask: AskDecision, writer_key: str, tick: Tick) -> e.Decision | None:
@@ -329,7 +341,7 @@ class Scheduler(Struct):
 
     def _expand(self, ask: AskItems, tick: Tick) -> bool:
         known = tick.state.expansions.get(ask.key)
-        if known is None:
+        if known is None or known.uri != ask.uri:
             if (
                 self.failure is not None
                 or tick.goal is not Goal.COMPLETE
@@ -359,6 +371,7 @@ class Scheduler(Struct):
         except ValueError as error:
             raise JournalCorrupt(f"the journal does not fit the workflow: {error}") from error
         del self._questions[key]
+        self.told.add(key)
 
     # -- triggers ----------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from npa.errors import JournalCorrupt
 from npa.orchestration.journal import entries as e
 from npa.orchestration.journal.frame import Frame
+from npa.workflow.asks import is_question
 
 
 class Header(Struct, frozen=True):
@@ -211,7 +212,11 @@ class RunState(Struct):
                 self.triggers[entry.path] = entry
             case e.Invalidated():
                 for path in entry.paths:
-                    self.stale[path] = frame.n
+                    if is_question(path):
+                        self.decisions.pop(path, None)
+                        self.expansions.pop(path, None)
+                    else:
+                        self.stale[path] = frame.n
             case e.CancelRequested():
                 self.cancel = self.cancel or entry
             case e.Reopened():

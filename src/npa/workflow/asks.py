@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 
 from msgspec import Struct
@@ -66,4 +67,18 @@ class Ended(Struct, frozen=True):
 
 
 Ask = Batch | AskDecision | AskItems
+
+
+def is_question(key: str) -> bool:
+    """Is this the key of a question (`refine[2]?until`), not the path of a step?"""
+    return "?" in key
+
+
+def hangs_on(question: str, paths: Collection[str], states: Collection[str]) -> bool:
+    """May the answer change when the steps at `paths` run again, and then those of `states`?"""
+    place = question.partition("?")[0]
+    asking = place.rpartition("/")[2].partition("[")[0]
+    return asking in states or any(p == place or p.startswith(f"{place}/") for p in paths)
+
+
 Items = tuple[Scalar, ...]

@@ -147,7 +147,10 @@ class Ended(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """A decision artifact was read. Valid for exactly the attempt that wrote it."""
+    """A decision artifact was read. Valid for exactly the attempt that wrote it.
+
+    `asked` is the digest of the gates that were asked, "" where none were.
+    """
 
     question: str
     value: str
@@ -156,6 +159,7 @@ class Decision(Struct, frozen=True):
     digest: str
     seen: str = ""
     assumed: bool = False
+    asked: str = ""
 
 
 class Expansion(Struct, frozen=True):
@@ -177,7 +181,7 @@ class Triggered(Struct, frozen=True):
 
 
 class Invalidated(Struct, frozen=True):
-    """Earlier successes of these step paths are no longer reused."""
+    """Earlier successes of these step paths, and answers to these questions, are not reused."""
 
     paths: tuple[str, ...]
     cause: str
