@@ -15,12 +15,18 @@ import pytest
 
 from npa.errors import StoreFull
 from npa.observation import Absent, Found, Unavailable
-from npa.storage import CreateOutcome, Store, open_store, path_to_uri
+from npa.storage import CreateOutcome, Store, local, open_store, path_to_uri
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return open_store(path_to_uri(tmp_path / "root"))
+
+
+@pytest.fixture
+def ordered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system on which hardening may wait, whatever this machine has."""
+    monkeypatch.setattr(local, "keeps_order", lambda _folder: True)
 
 
 def names(folder: Path) -> list[str]:
@@ -48,6 +54,7 @@ def test_a_durable_create_syncs_the_file_before_its_name_and_the_folder_after(
     assert calls == ["sync file", "link", "sync folder"]
 
 
+@pytest.mark.usefixtures("ordered")
 def test_what_may_wait_is_made_durable_by_harden_and_only_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +76,7 @@ def test_what_may_wait_is_made_durable_by_harden_and_only_once(
     assert calls == ["file", "folder"] * 2
 
 
+@pytest.mark.usefixtures("ordered")
 def test_a_disk_that_fails_to_harden_gets_the_bytes_again(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +101,38 @@ def test_a_disk_that_fails_to_harden_gets_the_bytes_again(
     assert answers[0].cause == "io_error"
     assert b"frame" in synced
     assert names(tmp_path / "root") == ["1", "2"]
+
+
+@pytest.mark.usefixtures("ordered")
+def test_a_name_that_another_writer_took_is_not_hardened_as_ours(
+    store: Store, tmp_path: Path
+) -> None:
+    place = tmp_path / "root/j/1"
+    store.create("j/1", b"mine", durable=True, later=True)
+    place.write_bytes(b"")  # as another machine may see it
+    other = open_store(path_to_uri(tmp_path / "root"))
+    assert other.create("j/1", b"theirs", durable=True) is CreateOutcome.CREATED
+    answer = store.harden()
+    assert isinstance(answer, Unavailable)
+    assert answer.cause == "taken_over"
+    assert place.read_bytes() == b"theirs"
+
+
+def test_what_is_longer_than_a_page_or_on_another_file_system_is_durable_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), fsync(fd))[1])
+    store.create("j/0", b"x")
+    monkeypatch.setattr(local, "keeps_order", lambda folder: not folder.endswith("/net"))
+    store.create("j/1", b"x" * 4097, durable=True, later=True)
+    assert len(synced) == 2
+    store.create("net/0", b"x")
+    store.create("net/1", b"x", durable=True, later=True)
+    assert len(synced) == 4
+    assert store.harden() is None
+    assert len(synced) == 4
 
 
 @pytest.mark.parametrize("blank", [b"", bytes(700)])

@@ -4,6 +4,7 @@ Written by hand because durability is the point: the client library's local stor
 A create writes `<name>#<digits>`, fsyncs it, hard-links it to its name (which fails if the name is
 taken) and fsyncs the folder. With `later` both fsyncs are left to `harden`: until then a loss of
 power may take the name away again, or what is behind it. A name with nothing behind it is free.
+Only files of one page wait, on file systems that keep order (`mounts`): so none is ever torn.
 """
 # Paths stay strings here: a journal frame costs half a millisecond in all.
 # ruff: noqa: PTH102, PTH105, PTH108, PTH112, PTH116, PTH120
@@ -23,8 +24,10 @@ from typing import BinaryIO
 
 from npa.storage.faults import Exists, Fault, Missing, fault_of_os_error
 from npa.storage.keys import is_temporary
+from npa.storage.mounts import keeps_order
 from npa.storage.seam import Blob, ObjectInfo, is_blank
 
+PAGE_BYTES = 4096
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
@@ -39,6 +42,7 @@ class LocalBackend:
         self._root = str(root).rstrip("/")
         self._durable: set[str] = set()  # folders that hold a durable object of ours
         self._soft: dict[str, tuple[int, bytes]] = {}  # what `harden` owes: by path, open
+        self._ordered: dict[str, bool] = {}  # by folder: may hardening wait there?
 
     def get(self, key: str) -> Blob:
         with _looking():
@@ -65,6 +69,7 @@ class LocalBackend:
         folder = os.path.dirname(target)
         with _acting():
             temporary, fd = self._temporary(target, data, durable)
+            later = later and self._may_wait(folder, data)
             try:
                 _name(temporary, target, sync=fd if durable and not later else None)
             except FileExistsError:
@@ -90,16 +95,35 @@ class LocalBackend:
                 folder = os.path.dirname(target)
                 if fd >= 0 and not _synced(fd):
                     self._soft[target] = (fd := -1, data)
-                if fd < 0:
-                    self._replace(self._write_temporary(target, data, True), target)
-                    self._soft[target] = (fd := os.open(target, os.O_RDONLY | os.O_CLOEXEC), data)
                 try:
+                    if fd < 0:
+                        fd = self._again(target, data)
+                        self._soft[target] = (fd, data)
+                    if not os.path.samestat(os.fstat(fd), os.stat(target)):
+                        raise Fault("taken_over", f"another writer took the name '{target}'")
                     _sync_folder(folder)
                 except FileNotFoundError:
                     raise _gone(folder) from None
                 self._durable.add(folder)
                 os.close(fd)
                 del self._soft[target]
+
+    def _may_wait(self, folder: str, data: bytes) -> bool:
+        """A file of one page is there whole or not at all, where the file system keeps order."""
+        if folder not in self._ordered:
+            self._ordered[folder] = keeps_order(folder)
+        return self._ordered[folder] and len(data) <= PAGE_BYTES
+
+    def _again(self, target: str, data: bytes) -> int:
+        """Write what the disk failed to keep anew, under its own name; the new file, open."""
+        temporary = self._write_temporary(target, data, True)
+        with _removed_on_error(temporary), _locked(os.path.dirname(target)):
+            with open(target, "rb") as file:
+                present = file.read()
+            if present != data and not is_blank(present):
+                raise Fault("taken_over", f"another writer took the name '{target}'")
+            os.replace(temporary, target)
+        return os.open(target, os.O_RDONLY | os.O_CLOEXEC)
 
     def _fill(self, target: str, data: bytes) -> None:
         """Put `data` behind a name that a loss of power left empty; one writer only."""

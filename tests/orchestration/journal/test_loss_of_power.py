@@ -82,6 +82,7 @@ def watched(disk: Disk) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", disk.fsync)
         patch.setattr(under_test, "_new", new)
+        patch.setattr(under_test, "keeps_order", lambda _folder: True)
         yield
 
 

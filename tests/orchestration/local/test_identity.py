@@ -82,6 +82,31 @@ def test_after_a_reboot_an_unfinished_job_is_known_to_be_lost(
     assert (over.phase, over.evidence[0].code) == (Phase.FAILED, "HOST_REBOOTED")
 
 
+@pytest.mark.parametrize("torn", ["empty", "half", "gone"])
+def test_after_a_loss_of_power_a_claim_beside_a_torn_job_file_is_a_job_that_is_over(
+    engine: LocalEngine, tmp_path: Path, torn: str
+) -> None:
+    invented(tmp_path, Identity(4711, 99, "another-boot"))
+    file = tmp_path / "jobs/a" / layout.JOB
+    text = file.read_text()
+    if torn == "gone":
+        file.unlink()
+    else:
+        file.write_text("" if torn == "empty" else text[: len(text) // 2])
+    over = settled(engine, job("a"))
+    assert (over.phase, over.evidence[0].code) == (Phase.FAILED, "HOST_REBOOTED")
+
+
+def test_a_torn_job_file_of_this_boot_is_garbage_and_proves_nothing(
+    engine: LocalEngine, tmp_path: Path
+) -> None:
+    invented(tmp_path, Identity(2**22 + 7, 99, procfs.boot_id()))
+    (tmp_path / "jobs/a" / layout.JOB).write_text("")
+    seen = engine.observe([ref(job("a"))])["a"]
+    assert isinstance(seen, Unavailable)
+    assert seen.cause == "GARBAGE"
+
+
 def test_after_a_reboot_a_folder_without_claim_proves_nothing(
     engine: LocalEngine, tmp_path: Path
 ) -> None:

@@ -116,7 +116,7 @@ class Observer:
             return self._unclaimed(ref, folder)
         if claim.kind == layout.SEAL:
             return self._absent(f"sealed by process {claim.who.pid} before any shim came")
-        job = records.read_job(folder)
+        job = self._job_of(ref, folder, claim)
         if job is None:
             raise ValueError(f"{ref.name} has a claim and no {layout.JOB}")
         native = str(claim.who)
@@ -176,6 +176,19 @@ class Observer:
         return self._over(exact, job, folder, "HOST_REBOOTED", ())
 
     # -- somebody took it -------------------------------------------------------------------
+
+    def _job_of(self, ref: JobRef, folder: str, claim: Claim) -> JobFile | None:
+        """A claim of another boot beside a torn job file: the power went before it was on disk."""
+        same_boot = claim.who.boot == self._me.boot
+        try:
+            job = records.read_job(folder)
+        except ValueError:
+            if same_boot:
+                raise
+            job = None
+        if job is not None or same_boot:
+            return job
+        return JobFile(ref.name, ref.key, self._host, claim.who.boot, claim.at, 0.0, ())
 
     def _claimed(
         self, exact: ExactJob, folder: str, job: JobFile, claim: Claim
