@@ -2,9 +2,10 @@
 
 Written by hand because durability is the point: the client library's local store does not fsync.
 A create writes `<name>#<digits>`, fsyncs it, hard-links it to its name (which fails if the name is
-taken) and fsyncs the folder. With `later` both fsyncs are left to `harden`: until then a loss of
-power may take the name away again, or what is behind it. A name with nothing behind it is free.
-Only files of one page wait, on file systems that keep order (`mounts`): so none is ever torn.
+taken) and fsyncs the folder. With `later` this is left to `harden`: until then a loss of power may
+take the name away again, or what is behind it. A name with nothing behind it is free. Only files of
+one page wait, on file systems that keep order (`mounts`): so none is ever torn, and one fsync of
+the file makes its name durable, too.
 """
 # Paths stay strings here: a journal frame costs half a millisecond in all.
 # ruff: noqa: PTH102, PTH105, PTH108, PTH112, PTH116, PTH120
@@ -99,9 +100,9 @@ class LocalBackend:
                     if fd < 0:
                         fd = self._again(target, data)
                         self._soft[target] = (fd, data)
+                        _sync_folder(folder)
                     if not os.path.samestat(os.fstat(fd), os.stat(target)):
                         raise Fault("taken_over", f"another writer took the name '{target}'")
-                    _sync_folder(folder)
                 except FileNotFoundError:
                     raise _gone(folder) from None
                 self._durable.add(folder)

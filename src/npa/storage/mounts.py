@@ -12,8 +12,10 @@ _ORDERED = frozenset({"ext3", "ext4", "xfs", "tmpfs"})
 def keeps_order(folder: str, mounts: Path = _MOUNTS) -> bool:
     """May a name be made durable after its first use there?
 
-    True for the local file systems that, on a loss of power, leave of a small new file all or
-    nothing behind its name, and whose pages no other machine sees late. Otherwise, or if it cannot
+    True for the local file systems that log in order: on a loss of power they leave of a small new
+    file all or nothing behind its name, an fsync of the file takes the names that it got before
+    along (its link count and its name are one transaction), and no other machine sees its pages
+    late. Otherwise, or if it cannot
     be told (network file systems, layered ones, containers' own), False.
     """
     try:

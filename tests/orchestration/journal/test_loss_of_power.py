@@ -43,6 +43,8 @@ class Disk:
         status = os.fstat(fd)
         if not stat.S_ISDIR(status.st_mode):
             self.data[status.st_ino] = Path(f"/proc/self/fd/{fd}").read_bytes()
+            # a file system that keeps order takes the file's names along
+            self.names |= {n: i for n, i in self.present().items() if i == status.st_ino}
         elif os.path.samestat(status, self.journal.stat()):
             self.names = self.present()
 
