@@ -104,7 +104,9 @@ def run_driver(
     """How the drive ended, and whether Ctrl-C was pressed. `run.state` is then the last state.
 
     Nothing is printed before the source is pinned: stdout may be a file in that very folder.
+    A reader of the progress that goes away does not take the run's driver with it.
     """
+    output.outlive_reader()
     with handled() as interrupts, progress(output, run.place.run_id) as view:
         view.begin(run.state)
         made = make_drive(host, run, goal=goal, observer=view.show, prepared=prepared)

@@ -11,7 +11,11 @@ import click
 
 from npa.cli.exit_codes import ExitCode, exit_code_of
 from npa.cli.output import Output
+from npa.cli.streams import drop_unread
 from npa.errors import NpaError
+
+COMPLETE = "_NPA_COMPLETE"
+"""Set by the completion script of a shell, with what it asks for."""
 
 
 def run(root: Callable[[], click.Group], arguments: Sequence[str]) -> int:
@@ -19,15 +23,14 @@ def run(root: Callable[[], click.Group], arguments: Sequence[str]) -> int:
     try:
         return _run(root, arguments)
     except BrokenPipeError:
-        # Python flushes stdout once more at exit: give it something that takes it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_unread()
         return ExitCode.BROKEN_PIPE
 
 
 def _run(root: Callable[[], click.Group], arguments: Sequence[str]) -> int:
     output = Output(as_json=_wants_json(arguments))
     try:
-        code = root().main(args=list(arguments), prog_name="npa", standalone_mode=False)
+        code = _invoke(root(), arguments)
         sys.stdout.flush()
     except click.UsageError as error:
         return _usage(output, error)
@@ -48,6 +51,20 @@ def _run(root: Callable[[], click.Group], arguments: Sequence[str]) -> int:
         output.error(_unexpected(error), ExitCode.UNVERIFIED)
         return ExitCode.UNVERIFIED
     return code if isinstance(code, int) else ExitCode.OK
+
+
+def _invoke(group: click.Group, arguments: Sequence[str]) -> object:
+    """What the command returned. Not `group.main`: it makes an exit with 1 of a broken pipe."""
+    if COMPLETE in os.environ:
+        return group.main(args=list(arguments), prog_name="npa", complete_var=COMPLETE)
+    try:
+        with group.make_context("npa", list(arguments)) as context:
+            return group.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except (KeyboardInterrupt, EOFError) as error:
+        sys.stderr.write("\n")  # behind the terminal's `^C`
+        raise click.Abort from error
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

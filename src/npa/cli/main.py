@@ -23,7 +23,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments in (["--version"], ["-V"]):
         from npa import __version__
 
-        sys.stdout.write(f"npa {__version__}\n")
+        try:
+            sys.stdout.write(f"npa {__version__}\n")
+        except BrokenPipeError:  # at once with PYTHONUNBUFFERED
+            return _unread()
         return 0
     gc.set_threshold(COLLECT_AFTER)
     from npa.cli.edge import run
@@ -37,15 +40,30 @@ def console() -> None:
     The interpreter is not taken down object by object (50 ms): nothing of ours is done there. It
     is where a thread still works, or what was printed cannot be delivered: Python reports that.
     """
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from npa.cli.streams import open_closed
+
+        open_closed()
     code = main()
     try:
         sys.stdout.flush()
         sys.stderr.flush()
+    except BrokenPipeError:
+        code = code or _unread()
     except OSError:
         sys.exit(code)
     if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
         sys.exit(code)
     os._exit(code)
+
+
+def _unread() -> int:
+    """The exit code of an answer that nobody reads any more, which is let go of."""
+    from npa.cli.exit_codes import ExitCode
+    from npa.cli.streams import drop_unread
+
+    drop_unread()
+    return ExitCode.BROKEN_PIPE
 
 
 def root() -> click.Group:

@@ -11,9 +11,11 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import TextIO
 
+from npa.cli.streams import drop
 from npa.errors import NpaError
 
 
@@ -59,6 +61,7 @@ class Output:
         self._err = sys.stderr
         self._out_colour = colour_wanted(sys.stdout, os.environ)
         self._err_colour = colour_wanted(sys.stderr, os.environ)
+        self._needs_reader = True
 
     @property
     def stderr_is_terminal(self) -> bool:
@@ -92,9 +95,24 @@ class Output:
         if self.as_json:
             self.text(to_json(document))
 
+    def outlive_reader(self) -> None:
+        """From here on the work counts more than who watches it: `note` may go unread."""
+        self._needs_reader = False
+
     def note(self, text: str) -> None:
         """Progress, on stderr; what went to stdout before it comes before it."""
-        self._out.flush()
+        if self._needs_reader:
+            self._out.flush()
+            self._tell(text)
+            return
+        with suppress(BrokenPipeError):  # it stays unwritten, and the answer meets it again
+            self._out.flush()
+        try:
+            self._tell(text)
+        except BrokenPipeError:
+            drop(self._err)
+
+    def _tell(self, text: str) -> None:
         self._err.write(text + "\n")
         self._err.flush()
 
