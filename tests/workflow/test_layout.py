@@ -9,6 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npa.workflow import layout
+from npa.workflow.comments import comments
 from npa.workflow.layout import laid_out
 from npa.workflow.style import remarks
 from workflow.test_style import CLEAN, OURS
@@ -163,3 +165,113 @@ def test_comments_and_lines_between_keys_are_kept_wherever_they_stand(data: st.D
     found = laid_out(text)
     assert yaml.safe_load(found) == value
     assert sorted(found.split()) == sorted(text.split())
+
+
+ODD = ("\r", "\x85", "\u2028", "\u2029")
+NEVER = """# TODD# wiki
+kind: Workflow
+apiVersion: npa.workflow/v0.0.1
+metadata: {name: x}
+states:
+  a:
+    timeout_seconds: 30
+# NEVER raise this above 60: the server kills longer jobs
+    run: {argv: [x]}
+    terminal: true
+"""
+
+
+@pytest.mark.parametrize("odd", ODD, ids=ascii)
+def test_a_file_with_an_end_of_line_that_only_yaml_knows_is_left_and_told(odd: str) -> None:
+    text = NEVER.replace("ODD", odd)
+    assert laid_out(text) == text
+    (remark,) = remarks(text)
+    assert (remark.line, remark.column) == (1, 4)
+    assert f"U+{ord(odd):04X} ends a line in YAML" in remark.message
+    assert laid_out(NEVER) != NEVER
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "states:\n    s: \n    t: \r\u2028    2: {}\nmetadata: |\n 9\t\na: ",
+        "a: \x85b\n",
+        "a: |\u2029 b\r",
+    ],
+)
+def test_whatever_ends_its_lines_no_file_makes_it_fail(text: str) -> None:
+    assert laid_out(text) == text
+    assert remarks(text)
+
+
+@given(st.text(alphabet="ab:-#|>'\"{}[],&* \n\n\r\t\x85\u2028", max_size=60))
+def test_no_text_at_all_makes_it_fail_and_none_loses_a_comment(tail: str) -> None:
+    text = f"kind: Workflow\nstates:\n    a:\n        next: b\n{tail}"
+    try:
+        root = yaml.compose(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError:
+        return
+    found = laid_out(text)
+    assert yaml.compose(found, Loader=yaml.CSafeLoader) is not None
+    if found != text:
+        again = yaml.compose(found, Loader=yaml.CSafeLoader)
+        assert comments(found, again) == comments(text, root)
+    assert laid_out(found) == found
+
+
+def _breaks(_text: str) -> str:
+    raise IndexError
+
+
+def _cuts_a_comment(text: str) -> str:
+    return text.replace("# About the file.", "# About")
+
+
+@pytest.mark.parametrize("change", [_breaks, _cuts_a_comment])
+def test_a_change_that_fails_or_touches_a_comment_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, change: object
+) -> None:
+    """The others are made all the same."""
+    monkeypatch.setattr(layout, "_line_ends", change)
+    found = laid_out(WRONG)
+    assert "# About the file.\n" in found
+    assert found.rstrip("\n") == laid_out(WRONG).rstrip("\n")
+    assert "toolRef: x" in found
+
+
+def test_comments_are_told_from_content() -> None:
+    text = """# one
+a: 'no # comment'  # two #2
+b: "no
+  # comment" # three
+c: |  # four
+  # content
+d#e: f#g
+h: [i, # four
+  "#"]
+j: >
+  text
+
+  # content
+# one
+k: &x y\t#  last
+l: |
+  # content"""
+    found = comments(text, yaml.compose(text, Loader=yaml.CSafeLoader))
+    assert found == {"# one": 2, "# two #2": 1, "# three": 1, "# four": 2, "#  last": 1}
+
+
+def test_what_a_second_pass_would_change_is_changed_at_once() -> None:
+    text = """states:
+    a:
+        next: b
+        inputs: |
+          t
+BLANKS
+    b:
+        terminal: true
+""".replace("BLANKS", "  ")
+    found = laid_out(text)
+    assert found != text
+    assert laid_out(found) == found
+    assert remarks(found) == ()

@@ -1,35 +1,52 @@
 """Lays a file out anew in its canonical form: the text is moved, never written from its meaning.
 
 So comments, quotes and the author's own line breaks stay. Each kind of change is kept only if the
-file means the same after it; what is left is still told by `npa.workflow.style.remarks`.
+file means the same after it and has the same comments. What is left is still told by
+`npa.workflow.style.remarks`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import yaml
 
 from npa.workflow import model
+from npa.workflow.comments import comments
 from npa.workflow.source import parse_text
-from npa.workflow.style import LEVELS, STEP, block_text_lines, dash_column
+from npa.workflow.style import LEVELS, STEP, block_text_lines, dash_column, odd_line_ends
 
+PASSES_MAX = 4
+"""What one change moves can be the matter of one before it; files that were seen need two."""
 _COMMENT = re.compile(r"\s*#")
 
 
 def laid_out(text: str) -> str:
     """The text of a readable file as it should be laid out; as it is where that is not possible."""
+    if odd_line_ends(text):
+        return text
     meant = _meaning(text)
-    for change in (_line_ends, _spelling, _indentation, _order):
-        try:
-            changed = change(text)
-        except yaml.YAMLError:  # on the way it was no YAML any more
-            continue
-        if changed != text and _meaning(changed) == meant:
-            text = changed
+    for _ in range(PASSES_MAX):
+        before = text
+        for change in (_line_ends, _spelling, _indentation, _order):
+            text = _changed(change, text, meant)
+        if text == before:
+            break
     return text
+
+
+def _changed(change: Callable[[str], str], text: str, meant: str) -> str:
+    """The text after a change; as it was if that loses anything, or cannot be done at all."""
+    try:
+        changed = change(text)
+        if changed == text or _meaning(changed) != meant:
+            return text
+        lost = comments(changed, _compose(changed)) != comments(text, _compose(text))
+    except Exception:  # of any kind: a layout is no reason to fail, and the file stays as it was
+        return text
+    return text if lost else changed
 
 
 def _meaning(text: str) -> str:

@@ -7,6 +7,7 @@ settings, what it reads and writes, and where it leads: the order of most files 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import yaml
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from npa.workflow import model
 
+_ODD_LINE_END = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
 STEP = 2  # columns of one level
 TOP = ("apiVersion", "kind", "metadata", "config", "run", "resources", "initial", "states")
 STATE = (
@@ -37,7 +39,12 @@ class Remark(Struct, frozen=True):
 
 
 def remarks(text: str) -> tuple[Remark, ...]:
-    """Every place of a readable file that is not canonical, in the order of the file."""
+    """Every place of a readable file that is not canonical, in the order of the file.
+
+    Of a file with odd ends of lines only these are told.
+    """
+    if odd := odd_line_ends(text):
+        return odd
     root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     found = [*_lines(text, block_text_lines(root))]
     if root is not None:
@@ -48,17 +55,42 @@ def remarks(text: str) -> tuple[Remark, ...]:
 def block_text_lines(root: yaml.Node | None) -> frozenset[int]:
     """The lines, from 0, inside blocks of text (`|`, `>`): blanks at their ends are content."""
     found: set[int] = set()
+    for node in scalars(root):
+        if node.style in ("|", ">"):
+            end = node.end_mark
+            # It ends where the next line begins, but for a last line that has no end.
+            found.update(range(node.start_mark.line + 1, end.line + (end.column > 0)))
+    return frozenset(found)
+
+
+def scalars(root: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
+    """Every scalar of a file, keys too; one that aliases share comes once for each collection."""
     stack = [root] if root is not None else []
-    seen: set[int] = set()  # a node that aliases share is looked at once
+    seen: set[int] = set()  # a collection that aliases share is looked at once
     while stack:
         node = stack.pop()
-        if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
-            found.update(range(node.start_mark.line + 1, node.end_mark.line))
+        if isinstance(node, yaml.ScalarNode):
+            yield node
         elif isinstance(node, yaml.CollectionNode) and id(node) not in seen:
             seen.add(id(node))
             pairs = isinstance(node, yaml.MappingNode)
             stack += [one for pair in node.value for one in pair] if pairs else node.value
-    return frozenset(found)
+
+
+def odd_line_ends(text: str) -> tuple[Remark, ...]:
+    """The first of each character that ends a line in YAML and in hardly an editor.
+
+    In a comment it makes content of what follows; and the lines of YAML are then not ours.
+    """
+    found: dict[str, Remark] = {}
+    for match in _ODD_LINE_END.finditer(text):
+        character, at = match.group(), match.start()
+        if character not in found:
+            line = text.count("\n", 0, at) + 1
+            column = at - text.rfind("\n", 0, at)
+            message = f"U+{ord(character):04X} ends a line in YAML: a file with it is left as it is"
+            found[character] = Remark(line, column, message)
+    return tuple(found.values())
 
 
 def _lines(text: str, kept: frozenset[int]) -> Iterator[Remark]:
