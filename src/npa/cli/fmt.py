@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
-import shutil
+import shlex
+import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,12 +58,21 @@ def fmt(spec: Path, check: bool, diff: bool, as_json: bool) -> int:
 
 def _readable(spec: Path) -> str:
     from npa.catalog.loader import Catalog
+    from npa.workflow.layout import is_workflow
+    from npa.workflow.model import API_VERSIONS
 
     source = load(spec, (), Catalog.built_in()).source
     if not source.usable:
         raise SpecInvalid(
             f"`{spec}` is not readable as YAML",
             not_done="its layout was not looked at",
+            next_command=f"npa workflow validate-spec {spec}",
+        )
+    if not is_workflow(source.value):
+        raise SpecInvalid(
+            f"`{spec}` is no workflow of ours: it does not say so by `apiVersion` and `kind`",
+            not_done="its layout was not looked at",
+            hint=f"a workflow begins with `apiVersion: {API_VERSIONS[0]}` and `kind: Workflow`",
             next_command=f"npa workflow validate-spec {spec}",
         )
     return source.text
@@ -92,14 +103,28 @@ def _tell(output: Output, spec: Path, found: tuple[Remark, ...], *, rewritten: b
 
 
 def _write(spec: Path, text: str) -> None:
-    """Replace the file as a whole, with the mode that it had; a link keeps its target."""
+    """Replace the file as a whole, with the owner and the mode that it had, if we may give them.
+
+    A symbolic link keeps its target. Raises UsageError if the file cannot be written, or has more
+    names: the others would keep the old text.
+    """
     path = spec.resolve()
     spare = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        before = path.stat()
+        if before.st_nlink > 1:
+            raise UsageError(
+                f"`{spec}` has {before.st_nlink} hard links, of which a new file would cut one",
+                not_done="nothing was changed",
+                hint="`--diff` shows what would change",
+                next_command=shlex.join(["npa", "workflow", "fmt", "--diff", str(spec)]),
+            )
+        made = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            with spare.open("x", encoding="utf-8", newline="") as file:
+            with open(made, "w", encoding="utf-8", newline="") as file:
                 file.write(text)
-            shutil.copymode(path, spare)
+                _own_as(made, before)
+                os.fchmod(made, stat.S_IMODE(before.st_mode))
             spare.replace(path)
         finally:
             spare.unlink(missing_ok=True)
@@ -107,3 +132,11 @@ def _write(spec: Path, text: str) -> None:
         raise UsageError(
             f"`{spec}` cannot be written: {error.strerror}", not_done="nothing was changed"
         ) from error
+
+
+def _own_as(number: int, before: os.stat_result) -> None:
+    """Owner and group as they were; the group alone where the owner is not ours to give."""
+    for owner in (before.st_uid, -1):
+        with suppress(PermissionError):
+            os.fchown(number, owner, before.st_gid)
+            return

@@ -37,6 +37,14 @@ def laid_out(text: str) -> str:
     return text
 
 
+def is_workflow(value: object) -> bool:
+    """Does a file say that it is a workflow, in a version of ours? Others are not ours to move."""
+    if not isinstance(value, dict):
+        return False
+    said = _spelt(value, ())
+    return said.get("apiVersion") in model.API_VERSIONS and said.get("kind") == "Workflow"
+
+
 def _changed(change: Callable[[str], str], text: str, meant: str) -> str:
     """The text after a change; as it was if that loses anything, or cannot be done at all."""
     try:
