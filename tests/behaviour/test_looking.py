@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from npa.orchestration.state import Lifecycle
 STEPS = 200
 LOOKER = """
 import sys
+from typing import Any
 from pathlib import Path
 from npa.cli.look import look, open_for_reading
 from npa.cli.logs import reading
@@ -106,3 +108,22 @@ def test_status_after_a_crash_leaves_everything_to_the_next_driver(machine: Mach
     machine.until(lambda: not machine.tasks(), "the orphans to end by themselves")
     assert machine.npa("workflow", "resume", "r1").code == 0
     assert machine.traces() == ["a", "a"]  # lost once, and paid for by the recovery budget
+
+
+def test_a_step_that_ended_while_nobody_drove_is_timed_by_its_own_end(machine: Machine) -> None:
+    driver = machine.submit(chain(a=f"{TRACE}; {WAIT}", b=TRACE))
+    machine.until_running("a")
+    driver.kill()
+    driver.wait()
+    machine.go()
+
+    def seen() -> dict[str, Any]:
+        step: dict[str, Any] = machine.npa("workflow", "status", "r1", "--json").document["steps"][
+            0
+        ]
+        return step
+
+    machine.until(lambda: seen()["live"] == "succeeded", "the job to end")
+    ended = seen()["ended_at"]
+    assert ended
+    assert seen()["ended_at"] == ended

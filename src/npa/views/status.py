@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from npa.observation import Absent, Ambiguous, Found, Observation, Unavailable
-from npa.orchestration.engine import JobStatus, Phase
+from npa.orchestration.engine import JobStatus, MemberStatus, Phase
 from npa.orchestration.journal import entries as e
 from npa.orchestration.state import Attempt, Lifecycle, RunState, Stage
 
@@ -200,7 +200,8 @@ def _step(
             reason="; ".join(member.invalid),
             leftovers=attempt.end.leftovers,
         )
-    word, source, reason, started = _live_of(path, seen)
+    word, source, reason, at_it = _live_of(path, seen)
+    started, ended = (at_it.started_at, at_it.ended_at) if at_it is not None else (None, None)
     return StepView(
         **common,  # type: ignore[arg-type]
         recorded=_recorded(attempt, path),
@@ -208,6 +209,7 @@ def _step(
         live_source=source,
         reason=reason or attempt.reason,
         started_at=started or attempt.intended_at or None,
+        ended_at=ended,
     )
 
 
@@ -219,15 +221,17 @@ def _recorded(attempt: Attempt, path: str) -> str:
     return attempt.member_phases.get(path) or attempt.phase or "launched"
 
 
-def _live_of(path: str, seen: Observation[JobStatus] | None) -> tuple[str, str, str, float | None]:
+def _live_of(
+    path: str, seen: Observation[JobStatus] | None
+) -> tuple[str, str, str, MemberStatus | None]:
+    """Word, source and reason of a fresh look, and what it says of the step itself."""
     match seen:
         case None:
             return "", "", "", None
         case Found(value=status, source=source):
             member = next((m for m in status.members if m.path == path), None)
             phase = member.phase if member is not None else status.phase
-            started = member.started_at if member is not None else None
-            return phase.value, source, status.reason, started
+            return phase.value, source, status.reason, member
         case Absent(proof=proof, source=source):
             return "absent", source, proof, None
         case Unavailable(cause=cause, detail=detail, source=source):
