@@ -102,7 +102,7 @@ class LocalBackend:
                         self._soft[target] = (fd, data)
                         _sync_folder(folder)
                     if not os.path.samestat(os.fstat(fd), os.stat(target)):
-                        raise Fault("taken_over", f"another writer took the name '{target}'")
+                        raise _taken(target)
                 except FileNotFoundError:
                     raise _gone(folder) from None
                 self._durable.add(folder)
@@ -122,7 +122,7 @@ class LocalBackend:
             with open(target, "rb") as file:
                 present = file.read()
             if present != data and not is_blank(present):
-                raise Fault("taken_over", f"another writer took the name '{target}'")
+                raise _taken(target)
             os.replace(temporary, target)
         return os.open(target, os.O_RDONLY | os.O_CLOEXEC)
 
@@ -295,6 +295,10 @@ def _name(temporary: str, target: str, sync: int | None) -> None:
 
 def _gone(folder: str) -> Fault:
     return Fault("folder_gone", f"the folder '{folder}' was taken away")
+
+
+def _taken(target: str) -> Fault:
+    return Fault("taken_over", f"another writer took the name '{target}'")
 
 
 def _synced(fd: int) -> bool:

@@ -150,9 +150,7 @@ class Journal:
     def _accept(self, blobs: Iterable[bytes]) -> tuple[Frame, ...]:
         frames: list[Frame] = []
         for data in blobs:
-            if self._is_emptied(
-                data
-            ):  # its writer's machine lost power before it counted on this frame
+            if self._is_emptied(data):  # power was lost before anybody counted on it
                 break
             key = key_of(self.head + 1)
             frame = parse(data, key)
